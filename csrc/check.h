@@ -1,0 +1,64 @@
+// Input checks that every op shares. A message names the op, the argument, what was expected and what came.
+#pragma once
+
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace customops {
+
+using torch::headeronly::IntHeaderOnlyArrayRef;
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+// Throws what Python sees as a RuntimeError.
+template <class... Args>
+[[noreturn]] void fail(const Args&... args) {
+  std::ostringstream message;
+  (message << ... << args);
+  throw std::runtime_error(message.str());
+}
+
+inline std::string to_string(IntHeaderOnlyArrayRef sizes) {
+  std::ostringstream text;
+  text << '(';
+  for (size_t d = 0; d < sizes.size(); ++d) text << (d ? ", " : "") << sizes[d];
+  text << (sizes.size() == 1 ? ",)" : ")");
+  return text.str();
+}
+
+// The name that Python users know: torch.float32, not Float.
+inline std::string to_string(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Float: return "torch.float32";
+    case ScalarType::Double: return "torch.float64";
+    case ScalarType::Half: return "torch.float16";
+    case ScalarType::BFloat16: return "torch.bfloat16";
+    default: return torch::headeronly::toString(dtype);
+  }
+}
+
+inline void check_dtype(const char* op, const char* name, const Tensor& t) {
+  switch (t.scalar_type()) {
+    case ScalarType::Float: case ScalarType::Double: case ScalarType::Half: case ScalarType::BFloat16: return;
+    default: fail(op, ": ", name, " must be float32, float64, float16 or bfloat16, got ", to_string(t.scalar_type()));
+  }
+}
+
+// `t` has to match `like` in dtype, device and shape: these ops neither promote nor broadcast.
+inline void check_same(const char* op, const char* like_name, const Tensor& like, const char* name, const Tensor& t) {
+  if (t.scalar_type() != like.scalar_type())
+    fail(op, ": ", name, " must have the dtype of ", like_name, ", ", to_string(like.scalar_type()), ", got ",
+         to_string(t.scalar_type()));
+  if (t.is_cpu() != like.is_cpu() || t.get_device_index() != like.get_device_index())
+    fail(op, ": ", name, " must be on the device of ", like_name);
+  auto expected = like.sizes(), got = t.sizes();
+  if (expected.size() != got.size() || !std::equal(expected.begin(), expected.end(), got.begin()))
+    fail(op, ": ", name, " must have the shape of ", like_name, ", ", to_string(expected), ", got ", to_string(got),
+         " (expand it first: this op does not broadcast)");
+}
+
+}  // namespace customops

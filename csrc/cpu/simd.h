@@ -1,0 +1,79 @@
+// One wheel for every x86-64 CPU: loops are compiled three times inside one library (baseline, AVX2, AVX-512) and the
+// version to run is chosen once, from what the machine has. The rest of the library keeps the x86-64 baseline.
+#pragma once
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define CUSTOMOPS_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define CUSTOMOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#endif
+
+namespace customops::cpu {
+
+using c10::BFloat16;
+using c10::Half;
+
+// Arithmetic happens in this type: float64 stays, everything narrower is widened to float32.
+template <class T>
+using acc_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+enum class Capability { baseline, avx2, avx512 };
+
+// What the machine has, or less when the environment variable CUSTOMOPS_CPU_CAPABILITY (baseline, avx2, avx512) asks
+// for less. Read once. Defined in capability.cpp.
+Capability capability();
+
+// Runs f() compiled for the machine. `flatten` inlines f and all it calls into a function of the wider instruction set,
+// where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX instruction
+// leaks into code that a baseline machine runs.
+#if defined(__x86_64__)
+template <class F>
+CUSTOMOPS_AVX2 __attribute__((flatten, noinline)) void run_avx2(const F& f) { f(); }
+template <class F>
+CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) { f(); }
+#endif
+template <class F>
+__attribute__((noinline)) void run_baseline(const F& f) { f(); }
+
+template <class F>
+void run_simd(const F& f) {
+#if defined(__x86_64__)
+  switch (capability()) {
+    case Capability::avx512: return run_avx512(f);
+    case Capability::avx2: return run_avx2(f);
+    case Capability::baseline: break;
+  }
+#endif
+  run_baseline(f);
+}
+
+// n elements from T to acc_t<T> and back. float16 has instructions of its own (F16C, which every AVX2 machine has) that
+// the compiler does not find by itself; bfloat16 is integer arithmetic that it does vectorise.
+void widen(const Half* in, float* out, int64_t n);
+void narrow(const float* in, Half* out, int64_t n);
+
+inline void widen(const BFloat16* in, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits = uint32_t(in[i].x) << 16;
+    std::memcpy(&out[i], &bits, sizeof bits);
+  }
+}
+
+inline void narrow(const float* in, BFloat16* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &in[i], sizeof bits);
+    uint32_t nearest_even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    bool nan = (bits & 0x7fffffff) > 0x7f800000;
+    out[i].x = uint16_t(nan ? 0x7fc0 : nearest_even);
+  }
+}
+
+}  // namespace customops::cpu

@@ -1,0 +1,20 @@
+// Every operator of the package, by schema: the table of contents of csrc/.
+// Kernels register themselves at the bottom of csrc/<device>/<op>.cpp.
+//
+// An op has two entries that share one kernel. `op` is the public one, to which customops/<op>.py attaches autograd.
+// `_op` stays without autograd, so that a call which needs no gradient skips the dispatch through Python: on 4-element
+// tensors that is the difference between 7 and 16 microseconds.
+#include <torch/csrc/stable/library.h>
+
+STABLE_TORCH_LIBRARY(customops, m) {
+  m.def("add2(Tensor a, Tensor b) -> Tensor");
+  m.def("_add2(Tensor a, Tensor b) -> Tensor");
+
+  m.def("axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
+  m.def("_axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
+
+  m.def("flatten_copy(Tensor x) -> Tensor");
+  m.def("_flatten_copy(Tensor x) -> Tensor");
+
+  m.def("_cpu_capability() -> str");
+}

@@ -1,0 +1,16 @@
+"""What the elementwise ops do under ``torch.autocast``."""
+
+import torch
+from torch import Tensor
+
+
+def promote(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Brings two tensors of different dtypes to the wider one where autocast is on; leaves them alone elsewhere.
+
+    This is what autocast does to torch's own elementwise ops of several inputs: they follow their inputs, and only
+    mixed inputs are cast. Outside autocast the op itself refuses mixed dtypes, as a mistake.
+    """
+    if torch.is_autocast_enabled(a.device.type) and a.is_floating_point() and b.is_floating_point():
+        wider = torch.promote_types(a.dtype, b.dtype)
+        return a.to(wider), b.to(wider)
+    return a, b

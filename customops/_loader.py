@@ -1,0 +1,33 @@
+"""Finds the compiled library and opens it, or says why it could not."""
+
+from pathlib import Path
+
+_LIBRARY = Path(__file__).with_name("_cpu.so")
+
+
+def load() -> None:
+    """Opens ``customops/_cpu.so``, which registers every op with torch's dispatcher.
+
+    Raises:
+        ImportError: torch is missing, shadowed by a local folder, or older than 2.10; or the library is missing.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise ImportError("customops needs PyTorch 2.10 or newer: pip install torch") from error
+
+    if not hasattr(torch, "ops"):
+        where = (list(getattr(torch, "__path__", [])) or [torch.__file__])[0]
+        raise ImportError(
+            f"`import torch` found {where}, which is not PyTorch: a folder or file named torch shadows it. "
+            "Rename it, or run Python from another directory."
+        )
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < (2, 10):
+        raise ImportError(f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch")
+    if not _LIBRARY.exists():
+        raise ImportError(
+            f"{_LIBRARY} is not there. A source checkout has to be built first: "
+            "pip install -e . --no-build-isolation (or leave the checkout, so that the installed package is found)."
+        )
+    torch.ops.load_library(_LIBRARY)

@@ -1,0 +1,51 @@
+"""axpy: a scaled tensor plus another, z = alpha * x + y."""
+
+import torch
+from torch import Tensor
+
+from customops._autograd import differentiable
+from customops._autocast import promote
+
+_plain = torch.ops.customops._axpy.default
+
+
+def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
+    """Returns ``alpha * x + y``; the name is BLAS's (https://www.netlib.org/blas/, level 1).
+
+    Differentiable any number of times in ``x`` and ``y``, not in ``alpha``. Under autocast, inputs of different dtypes
+    are cast to the wider one.
+
+    Args:
+        x: float32, float64, float16 or bfloat16, any shape, any strides.
+        y: like ``x`` in dtype, device and shape; its strides may differ.
+        alpha: the factor, a Python number.
+
+    Returns:
+        A new tensor of ``x``'s dtype and shape, laid out like ``torch.empty_like(x)``; float16 and bfloat16 are
+        computed in float32 and rounded once.
+
+    Raises:
+        RuntimeError: dtype not supported; dtype, device or shape of ``y`` differs from ``x``'s.
+    """
+    if x.dtype != y.dtype:
+        x, y = promote(x, y)
+    if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
+        return _differentiable(x, y, alpha)
+    return _plain(x, y, alpha)
+
+
+@torch.library.register_fake("customops::axpy")
+@torch.library.register_fake("customops::_axpy")
+def _fake(x, y, alpha=2.0):
+    return torch.empty_like(x)
+
+
+def _setup_context(ctx, inputs, output):
+    ctx.alpha = inputs[2]
+
+
+def _backward(ctx, grad):
+    return grad * ctx.alpha if ctx.needs_input_grad[0] else None, grad, None
+
+
+_differentiable = differentiable("axpy", _backward, _setup_context)

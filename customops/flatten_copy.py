@@ -1,0 +1,49 @@
+"""flatten_copy: the elements of a tensor, in row-major order, as a new 1-D tensor."""
+
+import torch
+from torch import Tensor
+
+from customops._autograd import differentiable
+
+_plain = torch.ops.customops._flatten_copy.default
+
+
+def flatten_copy(x: Tensor) -> Tensor:
+    """Returns a contiguous 1-D copy of ``x``; unlike ``x.flatten()`` it never aliases ``x``.
+
+    Differentiable any number of times: the gradient passes through in ``x``'s shape.
+
+    Args:
+        x: float32, float64, float16 or bfloat16, any shape, any strides.
+
+    Returns:
+        A new tensor of shape ``(x.numel(),)`` and ``x``'s dtype.
+
+    Raises:
+        RuntimeError: dtype not supported.
+    """
+    if torch.is_grad_enabled() and x.requires_grad:
+        return _differentiable(x)
+    return _plain(x)
+
+
+def install_tensor_methods() -> None:
+    """Adds ``Tensor.flatten_copy()``, the method variant of the op. Opt-in, because it changes ``torch.Tensor``."""
+    Tensor.flatten_copy = flatten_copy
+
+
+@torch.library.register_fake("customops::flatten_copy")
+@torch.library.register_fake("customops::_flatten_copy")
+def _fake(x):
+    return x.new_empty(x.numel())
+
+
+def _setup_context(ctx, inputs, output):
+    ctx.shape = inputs[0].shape
+
+
+def _backward(ctx, grad):
+    return grad.reshape(ctx.shape)
+
+
+_differentiable = differentiable("flatten_copy", _backward, _setup_context)

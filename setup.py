@@ -1,0 +1,66 @@
+"""Builds customops/_cpu.so, a library of PyTorch ops that no CPython and no torch ABI is baked into.
+
+Metadata stands in pyproject.toml. `pip install .` is enough; `make wheel` is the reproducible way.
+"""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from torch.utils.cpp_extension import BuildExtension, include_paths, library_paths
+
+ROOT = Path(__file__).parent
+
+COMPILE_ARGS = [
+    "-std=c++17",
+    "-O3",
+    "-g0",
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-Wall",
+    "-Werror=return-type",
+    # What torch 2.10 offers, whichever torch stands by: the headers then refuse anything newer.
+    "-DTORCH_TARGET_VERSION=0x020a000000000000",
+    # No absolute path of the build machine ends up in an error message.
+    f"-ffile-prefix-map={ROOT.resolve()}=.",
+]
+LINK_ARGS = [
+    # libstdc++ comes along, hidden, so that the user's may be older. libgcc_s stays shared: an exception that is thrown
+    # here is caught in libtorch, and both sides must unwind with the same library.
+    "-static-libstdc++",
+    "-Wl,--exclude-libs,ALL",
+    "-Wl,--gc-sections",
+    "-Wl,--strip-all",
+]
+
+
+def sources(device, suffix):
+    """csrc/library.cpp and every kernel of one device, in an order that no file system decides."""
+    return ["csrc/library.cpp", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob(f"csrc/{device}/*{suffix}"))]
+
+
+class Wheel(bdist_wheel):
+    """Tags the wheel py3-none: the library has no Python symbol, torch.ops.load_library opens it."""
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(
+    ext_modules=[
+        Extension(
+            "customops._cpu",
+            sources("cpu", ".cpp"),
+            depends=sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("csrc/**/*.h")),
+            include_dirs=include_paths(),
+            library_dirs=library_paths(),
+            # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.
+            libraries=["torch_cpu"],
+            extra_compile_args=COMPILE_ARGS,
+            extra_link_args=LINK_ARGS,
+            language="c++",
+            py_limited_api=True,
+        )
+    ],
+    cmdclass={"build_ext": BuildExtension.with_options(no_python_abi_suffix=True), "bdist_wheel": Wheel},
+)
