@@ -18,7 +18,7 @@ COMPILE_ARGS = [
     "-fvisibility=hidden",
     "-ffunction-sections",
     "-Wall",
-    "-Werror=return-type",
+    "-Wno-maybe-uninitialized",  # GCC's own AVX-512 headers trip over it
     # What torch 2.10 offers, whichever torch stands by: the headers then refuse anything newer.
     "-DTORCH_TARGET_VERSION=0x020a000000000000",
     # No absolute path of the build machine ends up in an error message.

@@ -1,10 +1,11 @@
-// Chooses the instruction set once, and holds the float16 conversions that need instructions by name.
+// Chooses the instruction set, once.
 #include "simd.h"
 
 #include "../check.h"
 
 #include <torch/csrc/stable/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -35,26 +36,6 @@ Capability choose() {
   fail("CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2 or avx512, got ", wanted);
 }
 
-#if defined(__x86_64__)
-CUSTOMOPS_AVX2 int64_t widen_f16c(const Half* in, float* out, int64_t n) {
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
-  return i;
-}
-
-CUSTOMOPS_AVX2 int64_t narrow_f16c(const float* in, Half* out, int64_t n) {
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  return i;
-}
-#else
-int64_t widen_f16c(const Half*, float*, int64_t) { return 0; }
-int64_t narrow_f16c(const float*, Half*, int64_t) { return 0; }
-#endif
-
 std::string cpu_capability() { return kNames[int(capability())]; }
 
 }  // namespace
@@ -62,16 +43,6 @@ std::string cpu_capability() { return kNames[int(capability())]; }
 Capability capability() {
   static const Capability chosen = choose();
   return chosen;
-}
-
-void widen(const Half* in, float* out, int64_t n) {
-  int64_t i = capability() == Capability::baseline ? 0 : widen_f16c(in, out, n);
-  for (; i < n; ++i) out[i] = in[i];
-}
-
-void narrow(const float* in, Half* out, int64_t n) {
-  int64_t i = capability() == Capability::baseline ? 0 : narrow_f16c(in, out, n);
-  for (; i < n; ++i) out[i] = in[i];
 }
 
 }  // namespace customops::cpu

@@ -13,28 +13,25 @@ namespace customops::cpu {
 
 constexpr int64_t kBlock = 512;  // 2 kB of float32 for each operand
 
-template <class T>
-const acc_t<T>* widened(const T* in, int64_t n, acc_t<T>* buffer) {
+template <class I, class T>
+const acc_t<T>* widened(I isa, const T* in, int64_t n, acc_t<T>* buffer) {
   if constexpr (std::is_same_v<T, acc_t<T>>) return in;
-  else return widen(in, buffer, n), buffer;
+  else return widen(isa, in, buffer, n), buffer;
 }
 
-template <class T, size_t kInputs, class Op, size_t... k>
-void pointwise_blocks(const Walk<kInputs>& walk, const std::array<const T*, kInputs>& in, T* out, int64_t begin,
+template <class I, class T, size_t kInputs, class Op, size_t... k>
+void pointwise_blocks(I isa, const Walk<kInputs>& walk, const std::array<const T*, kInputs>& in, T* out, int64_t begin,
                       int64_t end, const Op& op, std::index_sequence<k...>) {
+  constexpr bool kWide = std::is_same_v<T, acc_t<T>>;
   alignas(64) T gathered[kInputs][kBlock];
-  alignas(64) acc_t<T> wide[kInputs][kBlock];
+  alignas(64) acc_t<T> wide[kInputs][kBlock], result[kBlock];
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
-    const acc_t<T>* x[kInputs] = {widened(walk.read(k, in[k], begin, n, gathered[k]), n, wide[k])...};
-    if constexpr (std::is_same_v<T, acc_t<T>>) {
-      T* __restrict y = out + begin;
-      for (int64_t i = 0; i < n; ++i) y[i] = op(x[k][i]...);
-    } else {
-      alignas(64) acc_t<T> y[kBlock];
-      for (int64_t i = 0; i < n; ++i) y[i] = op(x[k][i]...);
-      narrow(y, out + begin, n);
-    }
+    const acc_t<T>* x[kInputs] = {widened(isa, walk.read(k, in[k], begin, n, gathered[k]), n, wide[k])...};
+    acc_t<T>* __restrict y;
+    if constexpr (kWide) y = out + begin; else y = result;
+    for (int64_t i = 0; i < n; ++i) y[i] = op(x[k][i]...);
+    if constexpr (!kWide) narrow(isa, y, out + begin, n);
   }
 }
 
@@ -51,8 +48,10 @@ Tensor pointwise(const Op& op, const Inputs&... inputs) {
     using T = decltype(zero);
     const std::array<const T*, kInputs> in{inputs.template const_data_ptr<T>()...};
     T* const to = out.template mutable_data_ptr<T>();
-    parallel(n, [&](int64_t begin, int64_t end) {
-      run_simd([&] { pointwise_blocks(walk, in, to, begin, end, op, std::make_index_sequence<kInputs>()); });
+    parallel(n, kGrain, [&](int64_t begin, int64_t end) {
+      run_simd([&](auto isa) {
+        pointwise_blocks(isa, walk, in, to, begin, end, op, std::make_index_sequence<kInputs>());
+      });
     });
   });
   return out;

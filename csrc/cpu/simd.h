@@ -30,17 +30,20 @@ enum class Capability { baseline, avx2, avx512 };
 // for less. Read once. Defined in capability.cpp.
 Capability capability();
 
-// Runs f() compiled for the machine. `flatten` inlines f and all it calls into a function of the wider instruction set,
-// where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX instruction
+template <Capability c>
+using Isa = std::integral_constant<Capability, c>;
+
+// Runs f(isa) compiled for the machine. `flatten` inlines f and all it calls into a function of the wider instruction
+// set, where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX instruction
 // leaks into code that a baseline machine runs.
 #if defined(__x86_64__)
 template <class F>
-CUSTOMOPS_AVX2 __attribute__((flatten, noinline)) void run_avx2(const F& f) { f(); }
+CUSTOMOPS_AVX2 __attribute__((flatten, noinline)) void run_avx2(const F& f) { f(Isa<Capability::avx2>()); }
 template <class F>
-CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) { f(); }
+CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) { f(Isa<Capability::avx512>()); }
 #endif
 template <class F>
-__attribute__((noinline)) void run_baseline(const F& f) { f(); }
+__attribute__((noinline)) void run_baseline(const F& f) { f(Isa<Capability::baseline>()); }
 
 template <class F>
 void run_simd(const F& f) {
@@ -54,19 +57,67 @@ void run_simd(const F& f) {
   run_baseline(f);
 }
 
-// n elements from T to acc_t<T> and back. float16 has instructions of its own (F16C, which every AVX2 machine has) that
-// the compiler does not find by itself; bfloat16 is integer arithmetic that it does vectorise.
-void widen(const Half* in, float* out, int64_t n);
-void narrow(const float* in, Half* out, int64_t n);
+// float16 has conversion instructions of its own, which the compiler does not find by itself: these do the part of n
+// that fills whole vectors and return its length.
+template <Capability c>
+int64_t widen_vectors(Isa<c>, const Half*, float*, int64_t) { return 0; }
+template <Capability c>
+int64_t narrow_vectors(Isa<c>, const float*, Half*, int64_t) { return 0; }
 
-inline void widen(const BFloat16* in, float* out, int64_t n) {
+#if defined(__x86_64__)
+CUSTOMOPS_AVX2 inline int64_t widen_vectors(Isa<Capability::avx2>, const Half* in, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
+  return i;
+}
+
+CUSTOMOPS_AVX2 inline int64_t narrow_vectors(Isa<Capability::avx2>, const float* in, Half* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+  return i;
+}
+
+CUSTOMOPS_AVX512 inline int64_t widen_vectors(Isa<Capability::avx512>, const Half* in, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i))));
+  return i;
+}
+
+CUSTOMOPS_AVX512 inline int64_t narrow_vectors(Isa<Capability::avx512>, const float* in, Half* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+                        _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+  return i;
+}
+#endif
+
+// n elements from T to acc_t<T> and back, rounding to nearest, ties to even.
+template <class I>
+void widen(I isa, const Half* in, float* out, int64_t n) {
+  for (int64_t i = widen_vectors(isa, in, out, n); i < n; ++i) out[i] = in[i];
+}
+
+template <class I>
+void narrow(I isa, const float* in, Half* out, int64_t n) {
+  for (int64_t i = narrow_vectors(isa, in, out, n); i < n; ++i) out[i] = in[i];
+}
+
+// bfloat16 is the upper half of a float32: integer arithmetic, which the compiler does vectorise.
+template <class I>
+void widen(I, const BFloat16* in, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits = uint32_t(in[i].x) << 16;
     std::memcpy(&out[i], &bits, sizeof bits);
   }
 }
 
-inline void narrow(const float* in, BFloat16* out, int64_t n) {
+template <class I>
+void narrow(I, const float* in, BFloat16* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits;
     std::memcpy(&bits, &in[i], sizeof bits);

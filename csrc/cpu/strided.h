@@ -69,6 +69,15 @@ struct Walk {
     }
   }
 
+  bool flat() const { return dims == 1 && stride[0][0] == 1; }
+
+  // Where element `index` of input k lies, counting in memory order over dimensions first_dim and up.
+  int64_t offset(size_t k, int64_t index, int first_dim) const {
+    int64_t offset = 0;
+    for (int d = first_dim; d < dims; ++d, index /= size[d - 1]) offset += index % size[d] * stride[k][d];
+    return offset;
+  }
+
   // Elements [begin, begin + n) of input k, in the output's memory order, contiguous: a pointer into the input where
   // it already is, `buffer` otherwise.
   template <class T>
@@ -119,11 +128,12 @@ inline Tensor new_like(const Tensor& t) {
   return t.is_contiguous() ? empty_strided(t, t.sizes(), t.strides()) : torch::stable::empty_like(t);
 }
 
-// f(begin, end) over [0, n), on torch's own threads.
+// f(begin, end) over [0, n), in pieces of at least `grain`, on torch's own threads.
 template <class F>
-void parallel(int64_t n, const F& f) {
-  if (n <= kGrain) return f(int64_t(0), n);
-  torch::stable::parallel_for(0, n, kGrain, f);
+void parallel(int64_t n, int64_t grain, const F& f) {
+  grain = std::max<int64_t>(grain, 1);
+  if (n <= grain) return f(int64_t(0), n);
+  torch::stable::parallel_for(0, n, grain, f);
 }
 
 }  // namespace customops::cpu
