@@ -1,0 +1,73 @@
+"""Inputs and comparisons that the tests of every op share."""
+
+import shutil
+
+import torch
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+# torch.compile with inductor needs a C++ compiler, which a clean environment lacks on purpose; aot_eager goes through
+# the same graph capture, fake kernels and derivatives.
+COMPILE_BACKENDS = ["aot_eager"] + (["inductor"] if shutil.which("g++") else [])
+
+
+def _expanded(t):
+    return t[:1, :, :1].expand_as(t)
+
+
+def _misaligned(t):
+    storage = t.new_empty(t.numel() + 1)
+    return storage[1:].view_as(t).copy_(t)
+
+
+def _negative_bit(t):
+    """A view whose elements torch negates lazily, where the dtype has complex numbers; a plain one elsewhere."""
+    return torch.complex(t, t).conj().imag if t.dtype in (torch.float32, torch.float64) else t
+
+
+# Every layout takes a contiguous (N, C, H, W) tensor and returns one of some shape. Two inputs of one op may have
+# different layouts as long as `SAME_SHAPE` says that their shapes agree.
+SAME_SHAPE = {
+    "contiguous": lambda t: t,
+    "channels_last": lambda t: t.contiguous(memory_format=torch.channels_last),
+    "transposed": lambda t: t.transpose(2, 3).contiguous().transpose(2, 3),
+    "reversed": lambda t: t.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+    "sliced": lambda t: torch.cat([t, t], dim=3)[..., : t.shape[3]],
+    "stepped": lambda t: t.repeat_interleave(2, dim=3)[..., ::2],
+    "expanded": _expanded,
+    "misaligned": _misaligned,
+    "negative_bit": _negative_bit,
+}
+OTHER_SHAPE = {
+    "scalar": lambda t: t[0, 0, 0, 0],
+    "one_element": lambda t: t[:1, :1, :1, :1],
+    "vector": lambda t: t[0, 0, 0],
+    "empty": lambda t: t[:0],
+    "size_one_dims": lambda t: t[:, :, :1].transpose(0, 2),
+    "five_dims": lambda t: t.unflatten(3, (2, -1)).permute(4, 0, 3, 1, 2),
+}
+LAYOUTS = SAME_SHAPE | OTHER_SHAPE
+
+
+def make(layout, dtype, seed=0, shape=(3, 5, 8, 38)):
+    """A random tensor of about 5,000 elements: several blocks of the CPU kernels and a remainder."""
+    generator = torch.Generator().manual_seed(seed)
+    return LAYOUTS[layout](torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
+
+
+def large(dtype, seed=0):
+    """More elements than one thread takes, an odd number of them."""
+    return make("vector", dtype, seed, shape=(1, 1, 1, 300_001))
+
+
+def compiled_in_one_graph(f, backend, dynamic):
+    """``torch.compile`` that refuses graph breaks, and that has not seen ``f`` under another backend before."""
+    torch.compiler.reset()
+    return torch.compile(f, fullgraph=True, backend=backend, dynamic=dynamic)
+
+
+def assert_matches(actual, expected64, like):
+    """``actual`` is ``expected64`` rounded to ``like``'s dtype, up to one unit in the last place, laid out like it."""
+    eps = torch.finfo(like.dtype).eps
+    torch.testing.assert_close(actual, expected64.to(like.dtype), rtol=eps, atol=eps)
+    assert actual.stride() == torch.empty_like(like).stride()

@@ -1,0 +1,89 @@
+import customops
+import pytest
+import torch
+from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, SAME_SHAPE, assert_matches, compiled_in_one_graph, large, make
+from torch.autograd import gradcheck, gradgradcheck
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_matches_float64(layout, dtype):
+    a, b = make(layout, dtype, 0), make(layout, dtype, 1)
+    assert_matches(customops.add2(a, b), a.double() + b.double(), a)
+
+
+@pytest.mark.parametrize("layout_b", SAME_SHAPE)
+@pytest.mark.parametrize("layout_a", SAME_SHAPE)
+def test_mixed_layouts(layout_a, layout_b):
+    a, b = make(layout_a, torch.float32, 0), make(layout_b, torch.float32, 1)
+    assert_matches(customops.add2(a, b), a.double() + b.double(), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_runs_in_parallel(dtype):
+    a, b = large(dtype, 0), large(dtype, 1)
+    assert_matches(customops.add2(a, b), a.double() + b.double(), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_special_values(dtype):
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-7, 6e4], dtype=dtype)
+    a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))
+    torch.testing.assert_close(customops.add2(a, b), a + b, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
+def test_derivatives(needs):
+    inputs = [make("transposed", torch.float64, i, (1, 2, 3, 2)).requires_grad_(n) for i, n in enumerate(needs)]
+    assert gradcheck(customops.add2, inputs)
+    assert gradgradcheck(customops.add2, inputs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_opcheck(dtype, requires_grad):
+    a = make("channels_last", dtype, 0).requires_grad_(requires_grad)
+    b = make("sliced", dtype, 1).requires_grad_(requires_grad)
+    torch.library.opcheck(torch.ops.customops.add2.default, (a, b))
+    torch.library.opcheck(torch.ops.customops._add2.default, (a.detach(), b.detach()))
+
+
+@pytest.mark.parametrize("backend", COMPILE_BACKENDS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(backend, dynamic):
+    compiled = compiled_in_one_graph(lambda a, b: customops.add2(a, b) * 3, backend, dynamic)
+    for n in (5, 6):
+        a, b = (torch.randn(n, 4, requires_grad=True) for _ in range(2))
+        compiled(a, b).sum().backward()
+        torch.testing.assert_close(a.grad, torch.full_like(a, 3))
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(a, b), (a + b) * 3)
+
+
+def test_autocast_widens_mixed_inputs():
+    a, b = make("contiguous", torch.bfloat16, 0), make("contiguous", torch.float32, 1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_matches(customops.add2(a, b), a.double() + b.double(), b)
+
+
+def test_never_aliases():
+    a = torch.ones(3)
+    customops.add2(a, torch.zeros(3)).add_(1)
+    assert a.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(3, 2), r"add2: b must have the shape of a, \(2, 3\), got \(3, 2\)"),
+        (torch.ones(2), torch.ones(1), r"\(2,\), got \(1,\) \(expand it first: this op does not broadcast\)"),
+        (torch.ones(2), torch.ones(2).double(), r"b must have the dtype of a, torch\.float32, got torch\.float64"),
+        (torch.ones(2).int(), torch.ones(2).int(), r"a must be float32, float64, float16 or bfloat16, got Int"),
+    ],
+)
+def test_bad_input(a, b, message, requires_grad):
+    if requires_grad and a.is_floating_point():
+        a = a.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match=message):
+        customops.add2(a, b)

@@ -1,0 +1,94 @@
+import customops
+import pytest
+import torch
+from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, SAME_SHAPE, assert_matches, compiled_in_one_graph, large, make
+from torch.autograd import gradcheck, gradgradcheck
+
+
+def test_the_tutorial():
+    """z = 2x + y on the tutorial's own numbers, as function and as module."""
+    for op in (customops.axpy, customops.nn.Axpy()):
+        x, y = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor([4.0, 5.0, 6.0], requires_grad=True)
+        z = op(x, y)
+        z.sum().backward()
+        assert z.tolist() == [6, 9, 12]
+        assert x.grad.tolist() == [2, 2, 2]
+        assert y.grad.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("alpha", [2.0, -0.3, 0.0])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_matches_float64(layout, dtype, alpha):
+    x, y = make(layout, dtype, 0), make(layout, dtype, 1)
+    assert_matches(customops.axpy(x, y, alpha), alpha * x.double() + y.double(), x)
+
+
+@pytest.mark.parametrize("layout_y", SAME_SHAPE)
+@pytest.mark.parametrize("layout_x", SAME_SHAPE)
+def test_mixed_layouts(layout_x, layout_y):
+    x, y = make(layout_x, torch.float32, 0), make(layout_y, torch.float32, 1)
+    assert_matches(customops.axpy(x, y), 2 * x.double() + y.double(), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_runs_in_parallel(dtype):
+    x, y = large(dtype, 0), large(dtype, 1)
+    assert_matches(customops.axpy(x, y, 0.7), 0.7 * x.double() + y.double(), x)
+
+
+def test_alpha_is_double_for_float64():
+    x, y = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    assert customops.axpy(x, y, 1 + 2**-50).item() == 1 + 2**-50
+
+
+@pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
+def test_derivatives(needs):
+    inputs = [make("transposed", torch.float64, i, (1, 2, 3, 2)).requires_grad_(n) for i, n in enumerate(needs)]
+    assert gradcheck(lambda x, y: customops.axpy(x, y, -1.7), inputs)
+    assert gradgradcheck(lambda x, y: customops.axpy(x, y, -1.7), inputs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_opcheck(dtype, requires_grad):
+    x = make("channels_last", dtype, 0).requires_grad_(requires_grad)
+    y = make("sliced", dtype, 1).requires_grad_(requires_grad)
+    torch.library.opcheck(torch.ops.customops.axpy.default, (x, y, 0.5))
+    torch.library.opcheck(torch.ops.customops._axpy.default, (x.detach(), y.detach(), 0.5))
+
+
+@pytest.mark.parametrize("backend", COMPILE_BACKENDS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(backend, dynamic):
+    module = compiled_in_one_graph(customops.nn.Axpy(-3.0), backend, dynamic)
+    for n in (5, 6):
+        x, y = (torch.randn(n, 4, requires_grad=True) for _ in range(2))
+        module(x, y).sum().backward()
+        torch.testing.assert_close(x.grad, torch.full_like(x, -3))
+        with torch.no_grad():
+            torch.testing.assert_close(module(x, y), -3 * x + y)
+
+
+def test_autocast_widens_mixed_inputs():
+    x, y = make("contiguous", torch.float16, 0), make("contiguous", torch.float32, 1)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert_matches(customops.axpy(x, y), 2 * x.double() + y.double(), y)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(3, 2), r"axpy: y must have the shape of x, \(2, 3\), got \(3, 2\)"),
+        (torch.ones(2), torch.ones(2).double(), r"y must have the dtype of x, torch\.float32, got torch\.float64"),
+        (torch.ones(2).long(), torch.ones(2).long(), r"x must be float32, float64, float16 or bfloat16, got Long"),
+    ],
+)
+def test_bad_input(x, y, message):
+    with pytest.raises(RuntimeError, match=message):
+        customops.axpy(x, y)
+
+
+def test_module_shows_alpha():
+    assert repr(customops.nn.Axpy(0.5)) == "Axpy(alpha=0.5)"
+    assert customops.nn.Axpy().state_dict() == {}

@@ -1,0 +1,79 @@
+"""Importing the package: what it costs, what it needs, and what it says when it cannot."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+
+def python(code, cwd=None, **env):
+    """Runs `code` in a new interpreter; this one's working directory is not on its path."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False
+    )
+
+
+CHECK_ALL_DTYPES = """
+import customops, torch
+print(torch.ops.customops._cpu_capability())
+for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+    for n in (1, 7, 8, 15, 16, 17, 513, 100003):
+        a, b = torch.randn(2, n, dtype=torch.float64).mul(100).to(dtype)
+        eps = torch.finfo(dtype).eps
+        for ours, expected in (
+            (customops.add2(a, b), a.double() + b.double()),
+            (customops.axpy(a, b, 0.7), 0.7 * a.double() + b.double()),
+            (customops.flatten_copy(a[::2]), a[::2].double()),
+        ):
+            torch.testing.assert_close(ours, expected.to(dtype), rtol=eps, atol=200 * eps)
+"""
+
+
+@pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512"])
+def test_every_instruction_set_is_right(capability):
+    run = python(CHECK_ALL_DTYPES, CUSTOMOPS_CPU_CAPABILITY=capability)
+    assert run.returncode == 0, run.stderr
+    order = ["baseline", "avx2", "avx512"]
+    best = python("import customops, torch; print(torch.ops.customops._cpu_capability())").stdout.strip()
+    assert run.stdout.strip() == min(capability, best, key=order.index)
+
+
+def test_unknown_capability_is_refused():
+    run = python("import customops, torch; customops.add2(torch.ones(1), torch.ones(1))", CUSTOMOPS_CPU_CAPABILITY="sse9")
+    assert "CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2 or avx512, got sse9" in run.stderr
+
+
+@pytest.mark.parametrize("shadow", ["torch/__init__.py", "torch.py"])
+def test_a_folder_or_file_named_torch_is_named_as_the_cause(tmp_path, shadow):
+    path = tmp_path / shadow
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    run = python("import customops", cwd=tmp_path)
+    assert run.returncode != 0
+    assert f"`import torch` found {tmp_path / shadow.removesuffix('/__init__.py')}, which is not PyTorch" in run.stderr
+    assert "Rename it" in run.stderr
+
+
+def test_an_old_torch_is_named_as_the_cause():
+    run = python("import torch; torch.__version__ = '2.9.1'; import customops")
+    assert "customops needs PyTorch 2.10 or newer, found 2.9.1" in run.stderr
+
+
+def test_no_torch_at_all(tmp_path):
+    run = python("import sys; sys.modules['torch'] = None; import customops")
+    assert "customops needs PyTorch 2.10 or newer: pip install torch" in run.stderr
+
+
+def test_no_python_or_aten_symbol_is_needed():
+    """Loading with every symbol bound at once shows that nothing waits to be missed on another torch."""
+    run = python("import customops", LD_BIND_NOW="1")
+    assert run.returncode == 0, run.stderr
+
+
+def test_public_names():
+    import customops
+
+    assert all(hasattr(customops, name) for name in customops.__all__)
+    assert all(callable(getattr(torch.ops.customops, op)) for op in ("add2", "axpy", "flatten_copy"))
