@@ -43,7 +43,10 @@ inline std::string to_string(ScalarType dtype) {
 
 inline void check_dtype(const char* op, const char* name, const Tensor& t) {
   switch (t.scalar_type()) {
-    case ScalarType::Float: case ScalarType::Double: case ScalarType::Half: case ScalarType::BFloat16: return;
+    case ScalarType::Float:
+    case ScalarType::Double:
+    case ScalarType::Half:
+    case ScalarType::BFloat16: return;
     default: fail(op, ": ", name, " must be float32, float64, float16 or bfloat16, got ", to_string(t.scalar_type()));
   }
 }

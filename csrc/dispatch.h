@@ -2,10 +2,10 @@
 // A function, where torch has macros: a macro would split the body at its commas.
 #pragma once
 
-#include "check.h"
-
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
+
+#include "check.h"
 
 namespace customops {
 

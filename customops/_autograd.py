@@ -34,7 +34,9 @@ def differentiable(op: str, backward: Callable, setup_context: Callable = _no_co
         setup_context(ctx, inputs, output)
         return output
 
-    function = type(op, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+    function = type(
+        op, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    )
     if _functorch_active is None:
         eager, special = function.apply, torch.compiler.is_compiling
     else:

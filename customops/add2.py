@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from customops._autograd import differentiable
 from customops._autocast import promote
+from customops._autograd import differentiable
 
 _plain = torch.ops.customops._add2.default
 

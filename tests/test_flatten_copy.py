@@ -1,8 +1,9 @@
-import customops
 import pytest
 import torch
 from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, compiled_in_one_graph, make
 from torch.autograd import gradcheck, gradgradcheck
+
+import customops
 
 
 def assert_flat_copy(x):

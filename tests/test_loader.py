@@ -41,7 +41,9 @@ def test_every_instruction_set_is_right(capability):
 
 
 def test_unknown_capability_is_refused():
-    run = python("import customops, torch; customops.add2(torch.ones(1), torch.ones(1))", CUSTOMOPS_CPU_CAPABILITY="sse9")
+    run = python(
+        "import customops, torch; customops.add2(torch.ones(1), torch.ones(1))", CUSTOMOPS_CPU_CAPABILITY="sse9"
+    )
     assert "CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2 or avx512, got sse9" in run.stderr
 
 

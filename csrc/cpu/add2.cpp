@@ -1,7 +1,7 @@
 // add2: c = a + b, elementwise. Reads a and b once, writes c once; bound by memory.
-#include "pointwise.h"
-
 #include <torch/csrc/stable/library.h>
+
+#include "pointwise.h"
 
 namespace customops::cpu {
 

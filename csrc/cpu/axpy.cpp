@@ -1,7 +1,7 @@
 // axpy: z = alpha * x + y, elementwise. Reads x and y once, writes z once; bound by memory.
-#include "pointwise.h"
-
 #include <torch/csrc/stable/library.h>
+
+#include "pointwise.h"
 
 namespace customops::cpu {
 

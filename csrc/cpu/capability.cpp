@@ -1,9 +1,12 @@
 // Chooses the instruction set, once.
-#include "simd.h"
+#include <torch/csrc/stable/library.h>
 
 #include "../check.h"
+#include "simd.h"
 
-#include <torch/csrc/stable/library.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,7 +20,9 @@ constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
 Capability detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+  unsigned eax, ebx, ecx = 0, edx;
+  __get_cpuid(1, &eax, &ebx, &ecx, &edx);  // GCC 10's __builtin_cpu_supports does not know f16c
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !(ecx & bit_F16C))
     return Capability::baseline;
   bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -3,11 +3,11 @@
 // The seven parts of an ATen kernel, in their order: (1) the schema stands in library.cpp, the method variant in
 // customops/flatten_copy.py; (2) the dispatch key is named at the bottom of this file; then, below, (3) error checking,
 // (4) allocation of the output, (5) dispatch over dtypes, (6) parallelisation, (7) data access and the computation.
+#include <torch/csrc/stable/library.h>
+
 #include "../dispatch.h"
 #include "simd.h"
 #include "strided.h"
-
-#include <torch/csrc/stable/library.h>
 
 namespace customops::cpu {
 namespace {
@@ -52,24 +52,24 @@ void copy_transposed(const Walk<1>& walk, const T* x, T* out, int64_t first_tile
 }  // namespace
 
 Tensor flatten_copy(const Tensor& x) {
-  check_dtype("flatten_copy", "x", x);                                                            // (3)
+  check_dtype("flatten_copy", "x", x);  // (3)
   const int64_t n = x.numel(), one = 1;
-  Tensor out = empty_strided(x, {&n, 1}, {&one, 1});                                              // (4)
+  Tensor out = empty_strided(x, {&n, 1}, {&one, 1});  // (4)
   if (n == 0) return out;
   const Walk<1> walk(x.sizes(), contiguous_strides(x.sizes()), {&x});
-  dispatch(x.scalar_type(), [&](auto zero) {                                                      // (5)
+  dispatch(x.scalar_type(), [&](auto zero) {  // (5)
     using T = decltype(zero);
     const T* from = x.const_data_ptr<T>();
     T* to = out.mutable_data_ptr<T>();
     if (walk.dims > 1 && walk.stride[0][1] == 1 && walk.stride[0][0] != 1) {
-      const int64_t tile_size = kTile * walk.size[0], tiles = n / walk.size[1] / walk.size[0] * ((walk.size[1] + kTile - 1) / kTile);
-      parallel(tiles, kGrain / tile_size, [&](int64_t begin, int64_t end) {                       // (6)
-        copy_transposed(walk, from, to, begin, end);                                              // (7)
+      const int64_t tile_size = kTile * walk.size[0],
+                    tiles = n / walk.size[1] / walk.size[0] * ((walk.size[1] + kTile - 1) / kTile);
+      parallel(tiles, kGrain / tile_size, [&](int64_t begin, int64_t end) {  // (6)
+        copy_transposed(walk, from, to, begin, end);                         // (7)
       });
     } else {
-      parallel(n, kGrain, [&](int64_t begin, int64_t end) {
-        run_simd([&](auto) { copy(walk, from, to, begin, end); });
-      });
+      parallel(n, kGrain,
+               [&](int64_t begin, int64_t end) { run_simd([&](auto) { copy(walk, from, to, begin, end); }); });
     }
   });
   return out;

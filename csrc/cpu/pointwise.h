@@ -15,8 +15,10 @@ constexpr int64_t kBlock = 512;  // 2 kB of float32 for each operand
 
 template <class I, class T>
 const acc_t<T>* widened(I isa, const T* in, int64_t n, acc_t<T>* buffer) {
-  if constexpr (std::is_same_v<T, acc_t<T>>) return in;
-  else return widen(isa, in, buffer, n), buffer;
+  if constexpr (std::is_same_v<T, acc_t<T>>)
+    return in;
+  else
+    return widen(isa, in, buffer, n), buffer;
 }
 
 template <class I, class T, size_t kInputs, class Op, size_t... k>
@@ -29,7 +31,10 @@ void pointwise_blocks(I isa, const Walk<kInputs>& walk, const std::array<const T
     const int64_t n = std::min(kBlock, end - begin);
     const acc_t<T>* x[kInputs] = {widened(isa, walk.read(k, in[k], begin, n, gathered[k]), n, wide[k])...};
     acc_t<T>* __restrict y;
-    if constexpr (kWide) y = out + begin; else y = result;
+    if constexpr (kWide)
+      y = out + begin;
+    else
+      y = result;
     for (int64_t i = 0; i < n; ++i) y[i] = op(x[k][i]...);
     if constexpr (!kWide) narrow(isa, y, out + begin, n);
   }
@@ -49,9 +54,8 @@ Tensor pointwise(const Op& op, const Inputs&... inputs) {
     const std::array<const T*, kInputs> in{inputs.template const_data_ptr<T>()...};
     T* const to = out.template mutable_data_ptr<T>();
     parallel(n, kGrain, [&](int64_t begin, int64_t end) {
-      run_simd([&](auto isa) {
-        pointwise_blocks(isa, walk, in, to, begin, end, op, std::make_index_sequence<kInputs>());
-      });
+      run_simd(
+          [&](auto isa) { pointwise_blocks(isa, walk, in, to, begin, end, op, std::make_index_sequence<kInputs>()); });
     });
   });
   return out;

@@ -34,16 +34,22 @@ template <Capability c>
 using Isa = std::integral_constant<Capability, c>;
 
 // Runs f(isa) compiled for the machine. `flatten` inlines f and all it calls into a function of the wider instruction
-// set, where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX instruction
-// leaks into code that a baseline machine runs.
+// set, where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX
+// instruction leaks into code that a baseline machine runs.
 #if defined(__x86_64__)
 template <class F>
-CUSTOMOPS_AVX2 __attribute__((flatten, noinline)) void run_avx2(const F& f) { f(Isa<Capability::avx2>()); }
+CUSTOMOPS_AVX2 __attribute__((flatten, noinline)) void run_avx2(const F& f) {
+  f(Isa<Capability::avx2>());
+}
 template <class F>
-CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) { f(Isa<Capability::avx512>()); }
+CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) {
+  f(Isa<Capability::avx512>());
+}
 #endif
 template <class F>
-__attribute__((noinline)) void run_baseline(const F& f) { f(Isa<Capability::baseline>()); }
+__attribute__((noinline)) void run_baseline(const F& f) {
+  f(Isa<Capability::baseline>());
+}
 
 template <class F>
 void run_simd(const F& f) {
@@ -60,9 +66,13 @@ void run_simd(const F& f) {
 // float16 has conversion instructions of its own, which the compiler does not find by itself: these do the part of n
 // that fills whole vectors and return its length.
 template <Capability c>
-int64_t widen_vectors(Isa<c>, const Half*, float*, int64_t) { return 0; }
+int64_t widen_vectors(Isa<c>, const Half*, float*, int64_t) {
+  return 0;
+}
 template <Capability c>
-int64_t narrow_vectors(Isa<c>, const float*, Half*, int64_t) { return 0; }
+int64_t narrow_vectors(Isa<c>, const float*, Half*, int64_t) {
+  return 0;
+}
 
 #if defined(__x86_64__)
 CUSTOMOPS_AVX2 inline int64_t widen_vectors(Isa<Capability::avx2>, const Half* in, float* out, int64_t n) {

@@ -5,8 +5,6 @@
 // index arithmetic, once a row.
 #pragma once
 
-#include "../check.h"
-
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/ops.h>
 
@@ -16,10 +14,12 @@
 #include <numeric>
 #include <vector>
 
+#include "../check.h"
+
 namespace customops::cpu {
 
-constexpr int kMaxDims = 64;          // torch's own limit
-constexpr int64_t kGrain = 1 << 15;   // elements that are worth a thread, as in ATen
+constexpr int kMaxDims = 64;         // torch's own limit
+constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread, as in ATen
 
 // Strides of a contiguous tensor of these sizes.
 inline std::vector<int64_t> contiguous_strides(IntHeaderOnlyArrayRef sizes) {
@@ -36,7 +36,8 @@ struct Walk {
   std::array<std::array<int64_t, kMaxDims>, kInputs> stride;  // in elements
 
   // The output must be dense (new_like makes such), have at least one element and the inputs' shape.
-  Walk(IntHeaderOnlyArrayRef sizes, IntHeaderOnlyArrayRef out_strides, const std::array<const Tensor*, kInputs>& inputs) {
+  Walk(IntHeaderOnlyArrayRef sizes, IntHeaderOnlyArrayRef out_strides,
+       const std::array<const Tensor*, kInputs>& inputs) {
     bool same = true;
     for (const Tensor* t : inputs) {
       auto strides = t->strides();
@@ -49,7 +50,8 @@ struct Walk {
     }
     std::array<int, kMaxDims> order;
     std::iota(order.begin(), order.begin() + sizes.size(), 0);
-    std::sort(order.begin(), order.begin() + sizes.size(), [&](int a, int b) { return out_strides[a] < out_strides[b]; });
+    std::sort(order.begin(), order.begin() + sizes.size(),
+              [&](int a, int b) { return out_strides[a] < out_strides[b]; });
     for (size_t i = 0; i < sizes.size(); ++i) {
       const int d = order[i];
       if (sizes[d] == 1) continue;
@@ -95,8 +97,10 @@ struct Walk {
     for (int64_t done = 0;;) {
       const int64_t run = std::min(n - done, size[0] - index[0]);
       const T* row = base + offset;
-      if (step[0] == 1) for (int64_t i = 0; i < run; ++i) buffer[done + i] = row[i];
-      else for (int64_t i = 0; i < run; ++i) buffer[done + i] = row[i * step[0]];
+      if (step[0] == 1)
+        for (int64_t i = 0; i < run; ++i) buffer[done + i] = row[i];
+      else
+        for (int64_t i = 0; i < run; ++i) buffer[done + i] = row[i * step[0]];
       done += run;
       if (done == n) return buffer;
       offset += run * step[0];  // to the end of the row, then carry
@@ -119,8 +123,8 @@ inline Tensor empty_strided(const Tensor& t, IntHeaderOnlyArrayRef sizes, IntHea
   int32_t dtype;
   AtenTensorHandle out;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &dtype));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      sizes.size(), sizes.data(), strides.data(), dtype, aoti_torch_device_type_cpu(), 0, &out));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.size(), sizes.data(), strides.data(), dtype,
+                                                         aoti_torch_device_type_cpu(), 0, &out));
   return Tensor(out);
 }
 

@@ -1,0 +1,32 @@
+#!/bin/bash
+# Builds, repairs and checks the wheel of a project: build-wheel.sh [PROJECT [OUTPUT]], by default /project and its dist/.
+#
+# The image starts this script (`docker run -v "$PWD":/project customops-build:cpu`); ENGINE=host calls it with the tools
+# of a virtual environment on the PATH. The project is copied first, so that a build leaves nothing behind in it.
+set -euo pipefail
+
+project=${1:-/project}
+output=${2:-$project/dist}
+here=$(dirname "$(realpath "$0")")
+
+if [[ ! -f $project/pyproject.toml && ! -f $project/setup.py ]]; then
+  echo "error: $project holds no project: mount one with -v \"\$PWD\":/project" >&2
+  exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bash "$here/stage-source.sh" "$project" "$work/source"
+cd "$work/source"
+python -m build --wheel --no-isolation --outdir="$work/built" .
+bash "$here/repair-wheel.sh" "$work"/built/*.whl "$work/repaired"
+
+# Whoever owns the project owns the wheel, also when a container runs this as root.
+owner=$(stat -c %u:%g "$project")
+[[ -d $output ]] || install -d -o "${owner%:*}" -g "${owner#*:}" "$output"
+for wheel in "$work"/repaired/*.whl; do
+  cp "$wheel" "$output/.$(basename "$wheel").partial"
+  chown "$owner" "$output/.$(basename "$wheel").partial"
+  mv "$output/.$(basename "$wheel").partial" "$output/$(basename "$wheel")"
+  echo "built $output/$(basename "$wheel")"
+done

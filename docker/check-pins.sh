@@ -1,0 +1,19 @@
+#!/bin/bash
+# Stops an image build whose base holds something else than the Dockerfile pins.
+# Usage: check-pins.sh TOOL VERSION [TOOL VERSION ...]; the version `any` accepts and reports what is there.
+set -euo pipefail
+
+while (($#)); do
+  case $1 in
+    gcc) found=$(gcc -dumpfullversion) ;;
+    python) found=$(python -c 'import platform; print(platform.python_version())') ;;
+    torch) found=$(python -c 'from importlib.metadata import version; print(version("torch"))') ;;
+    *) echo "check-pins.sh: unknown tool $1" >&2; exit 2 ;;
+  esac
+  if [[ $2 != any && $2 != "$found" ]]; then
+    echo "error: the Dockerfile pins $1 $2, the image holds $1 $found: change the pin and run \`make lock\`" >&2
+    exit 1
+  fi
+  echo "$1 $found"
+  shift 2
+done

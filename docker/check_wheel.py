@@ -1,0 +1,147 @@
+"""Checks that a repaired wheel runs wherever its tag says, on every Python and torch that it promises.
+
+    python docker/check_wheel.py dist/customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl
+
+Prints what it found, or one line for each broken rule and exit status 1. Runs after every repair.
+"""
+
+import argparse
+import base64
+import csv
+import hashlib
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+from packaging.utils import parse_wheel_filename
+
+# glibc's own libraries, libgcc_s (an exception has to be unwound by the library that torch uses), and torch's CPU
+# library, which every torch has. Anything else would have to come from the user's machine.
+ALLOWED_LIBRARIES = {
+    "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2",
+    "libgcc_s.so.1", "libtorch_cpu.so",
+}  # fmt: skip
+# What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
+GLIBC_OF_MANYLINUX_2_28 = (2, 17)
+PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
+DIST_INFO = re.compile(r"(METADATA|WHEEL|RECORD|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)")
+TORCH_CXX = re.compile(r"_Z[A-Z]*(2at|3c10|5torch|N2at|N3c10|N5torch|NK2at|NK3c10|NK5torch)")
+
+
+def version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def check_tag(wheel: Path, archive: zipfile.ZipFile) -> Iterator[str]:
+    """py3-none: no CPython ABI. One manylinux tag, the same in the file name and in WHEEL."""
+    tags = parse_wheel_filename(wheel.name)[3]
+    names = sorted(map(str, tags))
+    if len(names) != 1 or not re.fullmatch(r"py3-none-manylinux_2_\d+_x86_64", names[0]):
+        yield f"tag: expected py3-none-manylinux_2_N_x86_64, the file name says {', '.join(names)}"
+    for name in archive.namelist():
+        if name.endswith(".dist-info/WHEEL"):
+            inside = re.findall(r"^Tag: (\S+)", archive.read(name).decode(), re.MULTILINE)
+            if sorted(inside) != names:
+                yield f"tag: the file name says {', '.join(names)}, {name} says {', '.join(inside)}"
+
+
+def glibc_limit(wheel: Path) -> tuple[int, ...]:
+    match = re.search(r"manylinux_(\d+)_(\d+)", wheel.name)
+    limit = (int(match[1]), int(match[2])) if match else GLIBC_OF_MANYLINUX_2_28
+    return GLIBC_OF_MANYLINUX_2_28 if limit <= (2, 28) else limit
+
+
+def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Only the package's own Python files and libraries, and metadata; each as RECORD says."""
+    dist_info = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    if len(dist_info) != 1:
+        yield f"file: expected one .dist-info folder, found {sorted(dist_info)}"
+        return
+    (info,) = dist_info
+    package = info.split("-")[0]
+    files = [name for name in archive.namelist() if not name.endswith("/")]
+    for name in files:
+        path = PurePosixPath(name)
+        if name.startswith(f"{info}/"):
+            expected = DIST_INFO.fullmatch(name.removeprefix(f"{info}/"))
+        else:
+            expected = path.parts[0] == package and path.suffix in PACKAGE_SUFFIXES and "__pycache__" not in path.parts
+        if not expected:
+            yield f"file: {name} does not belong into the wheel"
+    record = archive.read(f"{info}/RECORD").decode()
+    hashes = {name: digest for name, digest, _ in csv.reader(io.StringIO(record))}
+    for name in files:
+        if name != f"{info}/RECORD":
+            digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
+            if hashes.get(name) != f"sha256={digest}":
+                yield f"file: {name} is not what RECORD says: expected {hashes.get(name)}, got sha256={digest}"
+
+
+def check_library(name: str, elf: ELFFile, limit: tuple[int, ...], facts: list[str]) -> Iterator[str]:
+    """Needed libraries, search paths, symbol versions and undefined symbols of one shared library."""
+    needed, newest = [], (0,)
+    for section in elf.iter_sections():
+        if isinstance(section, DynamicSection):
+            for tag in section.iter_tags():
+                if tag.entry.d_tag == "DT_NEEDED":
+                    needed.append(tag.needed)
+                    if tag.needed not in ALLOWED_LIBRARIES:
+                        yield f"library: {name} needs {tag.needed}, which is not on the allowed list"
+                elif tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH"):
+                    path = tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath
+                    yield f"rpath: {name} searches {path}, a path of the build machine"
+        elif isinstance(section, GNUVerNeedSection):
+            for file, versions in section.iter_versions():
+                for wanted in versions:
+                    family, _, number = wanted.name.partition("_")
+                    if family in ("GLIBCXX", "CXXABI"):
+                        yield f"symbol: {name} needs {wanted.name} of {file.name}: libstdc++ must be linked statically"
+                    elif family == "GLIBC" and re.fullmatch(r"[\d.]+", number):
+                        newest = max(newest, version(number))
+                        if version(number) > limit:
+                            yield f"symbol: {name} needs {wanted.name}, the limit is {'.'.join(map(str, limit))}"
+    for symbol in elf.get_section_by_name(".dynsym").iter_symbols():
+        if symbol.entry.st_shndx != "SHN_UNDEF" or not symbol.name:
+            continue
+        if TORCH_CXX.match(symbol.name):
+            yield f"symbol: {name} needs {symbol.name}, ATen/c10/torch C++ that changes between torch releases"
+        elif symbol.name.startswith("_Z"):
+            yield f"symbol: {name} needs the C++ symbol {symbol.name}; only C interfaces are stable"
+        elif re.match("_?Py", symbol.name):
+            yield f"symbol: {name} needs {symbol.name} of CPython, but the tag says none"
+    facts.append(f"{name}: {', '.join(needed)}; GLIBC {'.'.join(map(str, newest))}")
+
+
+def check(wheel: Path) -> tuple[list[str], list[str]]:
+    """(problems, facts) of a wheel."""
+    facts = [f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB"]
+    with zipfile.ZipFile(wheel) as archive:
+        problems = [*check_tag(wheel, archive), *check_files(archive)]
+        for name in archive.namelist():
+            content = archive.read(name)
+            if content.startswith(b"\x7fELF"):
+                problems += check_library(name, ELFFile(io.BytesIO(content)), glibc_limit(wheel), facts)
+    return problems, facts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wheel", type=Path, nargs="+")
+    failed = False
+    for wheel in parser.parse_args().wheel:
+        problems, facts = check(wheel)
+        print("\n".join(facts))
+        for problem in problems:
+            failed = True
+            print(f"error: {wheel.name}: {problem}", file=sys.stderr)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Chooses what builds the wheel: docker, podman, or the host itself. `python3 docker/engine.py auto` prints the choice."""
+
+import argparse
+import shutil
+import subprocess
+
+from fetch import Failure, main_guard
+
+ENGINES = ("auto", "docker", "podman", "host")
+
+
+def why_not(engine: str) -> str | None:
+    """None if the engine answers, otherwise the reason in a few words."""
+    if shutil.which(engine) is None:
+        return f"{engine} is not installed"
+    try:
+        run = subprocess.run([engine, "info"], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{engine} does not answer within a minute"
+    # docker's client exits with 0 even when only its own half of the answer came.
+    said = [line.strip() for line in run.stderr.splitlines() if "rror" in line or "permission" in line.lower()]
+    if run.returncode or said:
+        if any("permission denied" in line.lower() for line in said):
+            return f"this user may not use {engine}: add it to the group docker, or run as root"
+        return f"{engine} is installed but its daemon does not answer: start it (systemctl start docker, or dockerd)"
+    return None
+
+
+def choose(requested: str) -> tuple[str, str]:
+    """(engine, reason). `auto` takes docker, then podman, then the host; a named engine that does not work is an error."""
+    if requested not in ENGINES:
+        raise Failure(f"ENGINE must be one of {', '.join(ENGINES)}, got {requested!r}")
+    if requested == "host":
+        return "host", "asked for"
+    reasons = []
+    for engine in ("docker", "podman") if requested == "auto" else (requested,):
+        reason = why_not(engine)
+        if reason is None:
+            return engine, "asked for" if requested != "auto" else "; ".join([*reasons, f"{engine} answers"])
+        reasons.append(reason)
+    if requested != "auto":
+        raise Failure(f"ENGINE={requested}: {reasons[0]}; or use ENGINE=host")
+    return "host", "; ".join(reasons)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("engine", nargs="?", default="auto", help=f"one of {', '.join(ENGINES)}")
+    engine, reason = choose(parser.parse_args().engine)
+    print(f"{engine}: {reason}")
+
+
+if __name__ == "__main__":
+    main_guard(main)

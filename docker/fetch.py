@@ -1,0 +1,241 @@
+"""Downloads every locked input into .cache/ and verifies its sha256: `make fetch`. The only step that uses the network.
+
+Reads docker/debian-*.lock and docker/requirements-*.txt. Debian files come from DEBIAN_MIRROR or from the mirrors in the
+machine's apt configuration, Python wheels from wherever pip is configured to look. Neither is trusted: a file counts
+by its hash alone. What is in .cache/ already is verified again and not downloaded. Standard library only, because it
+runs before anything is installed.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or HERE.parent / ".cache")
+# The image's CPython and platform, as options of pip.
+PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11", "--abi=cp311", "--abi=abi3",
+              "--abi=none", *(f"--platform={p}_x86_64" for p in (
+                  "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
+                  "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux"))]  # fmt: skip
+
+
+class Failure(Exception):
+    """Something the user can mend; printed as one line."""
+
+
+def main_guard(main) -> None:
+    """Runs main(); an expected failure becomes one line on stderr and exit status 1."""
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"error: {failure}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"error: `{' '.join(map(str, error.cmd))[:200]}` failed with exit status {error.returncode}")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.exit(f"error: the disk that holds {error.filename or CACHE} is full: free some space and run this again")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what was downloaded and verified stays in the cache")
+
+
+class Locked(NamedTuple):
+    """One locked file: ``path`` is relative to a Debian mirror, or a requirement such as ``ninja==1.13.2``."""
+
+    sha256: str
+    path: str
+    size: int = 0
+
+
+def read_debian_lock(path: Path) -> list[Locked]:
+    entries = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line and not line.startswith("#"):
+            fields = line.split()
+            if len(fields) != 5 or not re.fullmatch("[0-9a-f]{64}", fields[0]):
+                raise Failure(f"{path}:{number} is not `sha256 size package version path`: run `make lock`")
+            entries.append(Locked(fields[0], fields[4], int(fields[1])))
+    return entries
+
+
+def read_requirements(path: Path) -> list[Locked]:
+    entries = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line and not line.startswith("#"):
+            match = re.fullmatch(r"([a-z0-9.-]+==\S+) --hash=sha256:([0-9a-f]{64})", line)
+            if not match:
+                raise Failure(f"{path}:{number} is not `name==version --hash=sha256:...`: run `make lock`")
+            entries.append(Locked(match[2], match[1]))
+    return entries
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify(path: Path, expected: str) -> None:
+    actual = sha256_of(path)
+    if actual != expected:
+        raise Failure(
+            f"{path} is not the locked file: expected sha256 {expected}, got {actual}; "
+            "delete it and run `make fetch` again"
+        )
+
+
+def open_url(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return response.read()
+
+
+def debian_mirrors() -> list[str]:
+    """DEBIAN_MIRROR (several may be given, separated by spaces), or the Debian archives that this machine's apt uses."""
+    if os.environ.get("DEBIAN_MIRROR"):
+        return [url.rstrip("/") for url in os.environ["DEBIAN_MIRROR"].split()]
+    apt = Path(os.environ.get("CUSTOMOPS_APT_DIR", "/etc/apt"))
+    urls = []
+    for file in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
+        if file.suffix in (".list", ".sources") and file.is_file():
+            lines = [line for line in file.read_text().splitlines() if re.match(r"(deb|URIs:)\s", line)]
+            urls += re.findall(r"https?://\S+", "\n".join(lines))
+    urls = [url.rstrip("/") for url in urls if re.search(r"/debian[^/]*/?$", url)]
+    if not urls:
+        raise Failure("this machine's apt names no Debian mirror: set DEBIAN_MIRROR to one, e.g. http://HOST/debian")
+    return list(dict.fromkeys(urls))
+
+
+def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
+    """Gets one Debian file from the first mirror that has it; it appears in the folder only when its hash is right."""
+    target = folder / Path(entry.path).name
+    partial = target.with_name(target.name + ".partial")
+    problems = []
+    for mirror in mirrors:
+        try:
+            with urllib.request.urlopen(f"{mirror}/{entry.path}", timeout=60) as response, partial.open("wb") as file:
+                shutil.copyfileobj(response, file)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            problems.append(f"{mirror}: {error}")
+            continue
+        actual = sha256_of(partial)
+        if actual == entry.sha256:
+            partial.rename(target)
+            return
+        partial.unlink()
+        problems.append(f"{mirror}: expected sha256 {entry.sha256}, got {actual}")
+    raise Failure(f"cannot download {entry.path} ({'; '.join(problems)}); check the network, or set DEBIAN_MIRROR")
+
+
+def fetch_debian(lock: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = read_debian_lock(lock)
+    missing = []
+    for entry in entries:
+        path = folder / Path(entry.path).name
+        if path.exists():
+            verify(path, entry.sha256)
+        else:
+            missing.append(entry)
+    if missing:
+        mirrors = debian_mirrors()
+        size = sum(entry.size for entry in missing)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            futures = [pool.submit(download, entry, folder, mirrors) for entry in missing]
+            try:
+                for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+                    future.result()
+                    progress(f"{lock.name}: {done} of {len(missing)} files, {size / 1e6:.0f} MB", done == len(missing))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+    print(f"{lock.name}: {len(entries)} files verified, {len(missing)} downloaded", flush=True)
+
+
+def progress(text: str, last: bool) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+
+
+def find_wheel(folder: Path, requirement: str) -> Path | None:
+    """The file of a locked requirement, by the name and version that a wheel's file name carries."""
+    name, _, version = requirement.partition("==")
+    prefix = f"{name.replace('-', '_').replace('.', '_')}-{version}-".lower()
+    for path in folder.glob("*.whl"):
+        if re.sub(r"^[^-]+", lambda m: m[0].replace(".", "_"), path.name).lower().startswith(prefix):
+            return path
+    return None
+
+
+def fetch_wheels(lock: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = read_requirements(lock)
+    missing = [entry for entry in entries if find_wheel(folder, entry.path) is None]
+    if missing:
+        wanted = folder / f".{lock.stem}.partial"
+        wanted.write_text("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
+        print(f"{lock.name}: pip downloads {', '.join(e.path for e in missing)}", flush=True)
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(wanted.unlink)
+            run = subprocess.run(
+                [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
+                 "--dest", folder, "--requirement", wanted],
+                stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        if run.returncode:
+            raise Failure(explain_pip(run.stderr))
+    for entry in entries:
+        path = find_wheel(folder, entry.path)
+        if path is None:
+            raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
+        verify(path, entry.sha256)
+    print(f"{lock.name}: {len(entries)} wheels verified, {len(missing)} downloaded", flush=True)
+
+
+def explain_pip(stderr: str) -> str:
+    """What pip said, in one line, with what to do about it."""
+    errors = [line.removeprefix("ERROR: ").strip() for line in stderr.splitlines() if line.startswith("ERROR: ")]
+    said = next((line for line in errors if "No matching distribution" in line), errors[0] if errors else stderr[-200:])
+    if "No space left" in stderr:
+        return f"the disk that holds {CACHE} is full: free some space and run this again"
+    if "HASHES" in stderr or "hash" in said.lower():
+        hashes = [
+            " ".join(line.split()) for line in stderr.splitlines() if re.search(r"Expected sha256|Got\s+[0-9a-f]", line)
+        ]
+        named = re.search(r"^\s+(\S+==\S+) ", stderr, re.MULTILINE)
+        what = named[1] if named else "a wheel"
+        return f"pip was offered another file than the locked one for {what}: {', '.join(hashes)}"
+    remedy = "check the network and pip's index configuration (`pip config list`)"
+    if "torch" in said:
+        remedy += "; the CPU build of torch is on PyTorch's own index: name it in pip's extra-index-url or find-links"
+    return f"{said}; {remedy}"
+
+
+def fetch_all(only_wheels: bool = False) -> None:
+    """Everything the locks name; ENGINE=host needs only the wheels."""
+    if not only_wheels:
+        for lock in sorted(HERE.glob("debian-*.lock")):
+            fetch_debian(lock, CACHE / "debian")
+    for lock in sorted(HERE.glob("requirements-*.txt")):
+        fetch_wheels(lock, CACHE / "wheels")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only-wheels", action="store_true", help="only Python wheels: all that ENGINE=host needs")
+    fetch_all(parser.parse_args().only_wheels)
+
+
+if __name__ == "__main__":
+    main_guard(main)

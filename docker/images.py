@@ -1,0 +1,132 @@
+"""Builds the build and test images of a variant, where they are not there yet: `make image`. Uses no network."""
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import engine as engines
+import fetch
+import rootfs
+from fetch import CACHE, Failure, main_guard
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+BASES = ("debian", "manylinux")
+VARIANTS = ("cpu", "cuda")
+# manylinux_2_28_x86_64:2026.10.26-1, PyPA's own image; the digest is the pin.
+MANYLINUX = "quay.io/pypa/manylinux_2_28_x86_64@sha256:e0adf18521ad35192df733a6c62d35df7801957d24e0470238aacecfab2188a3"
+TARGETS = ("build", "test")
+GIGABYTES_NEEDED = 6
+
+
+def check_choices(variant: str, base: str) -> None:
+    """Refuses a wrong VARIANT or BASE before anything is downloaded."""
+    if variant not in VARIANTS:
+        raise Failure(f"VARIANT must be one of {', '.join(VARIANTS)}, got {variant!r}")
+    if base not in BASES:
+        raise Failure(f"BASE must be one of {', '.join(BASES)}, got {base!r}")
+    if not dockerfile(variant).exists():
+        raise Failure(f"VARIANT={variant} is not there yet: Dockerfile.{variant} is still to be written; cpu works")
+
+
+def dockerfile(variant: str) -> Path:
+    return ROOT / f"Dockerfile.{variant}"
+
+
+def image_name(target: str, variant: str) -> str:
+    return f"customops-{target}:{variant}"
+
+
+def inspect(engine: str, image: str, template: str) -> str | None:
+    run = subprocess.run(
+        [engine, "image", "inspect", "--format", template, image], capture_output=True, text=True, check=False
+    )
+    return run.stdout.strip() if run.returncode == 0 else None
+
+
+def inputs_digest(base: str, *files: Path) -> str:
+    digest = hashlib.sha256(base.encode())
+    for path in files:
+        digest.update(f"\n{path.name} {fetch.sha256_of(path)}".encode())
+    return digest.hexdigest()
+
+
+def debian_base(engine: str, target: str) -> str:
+    """Name of the image that docker/debian-<target>.lock describes; assembled and imported if it is new."""
+    lock = HERE / f"debian-{target}.lock"
+    image = f"customops-base:{target}-{inputs_digest('debian', lock, HERE / 'rootfs.py')[:12]}"
+    if inspect(engine, image, "{{.Id}}") is None:
+        tar = CACHE / f"rootfs-{target}.tar"
+        rootfs.assemble(lock, CACHE / "debian", tar)
+        subprocess.run([engine, "import", tar, image], check=True, stdout=subprocess.DEVNULL)
+        tar.unlink()
+    return image
+
+
+def manylinux_base(engine: str) -> str:
+    if inspect(engine, MANYLINUX, "{{.Id}}") is None and subprocess.run([engine, "pull", MANYLINUX]).returncode:
+        raise Failure(f"BASE=manylinux: {MANYLINUX} cannot be pulled from here; BASE=debian needs no registry")
+    return MANYLINUX
+
+
+def check_disk(engine: str) -> None:
+    """A full disk in the middle of an image build leaves a long error; this is a short one before it starts."""
+    template = "{{.DockerRootDir}}" if engine == "docker" else "{{.Store.GraphRoot}}"
+    root = subprocess.run([engine, "info", "--format", template], capture_output=True, text=True, check=False)
+    path = Path(root.stdout.strip() or "/")
+    if path.exists() and (free := shutil.disk_usage(path).free / 1e9) < GIGABYTES_NEEDED:
+        raise Failure(f"the images need about {GIGABYTES_NEEDED} GB, {path} has {free:.1f} GB left: free some space")
+
+
+def ensure(engine: str, variant: str, base: str) -> None:
+    """Leaves customops-build:<variant> and customops-test:<variant> as the working tree describes them."""
+    file = dockerfile(variant)
+    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock"), *HERE.glob("requirements-*.txt"), HERE / "check_wheel.py"]
+    digest = inputs_digest(base, file, *sorted(copied))
+    stale = [
+        t for t in TARGETS
+        if inspect(engine, image_name(t, variant), '{{index .Config.Labels "customops.inputs"}}') != digest
+    ]  # fmt: skip
+    if not stale:
+        return print(f"{', '.join(image_name(t, variant) for t in TARGETS)}: up to date", flush=True)
+    check_disk(engine)
+    if base == "debian":
+        arguments = {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
+    else:
+        image = manylinux_base(engine)
+        arguments = {"BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
+    for target in stale:
+        print(f"building {image_name(target, variant)}", flush=True)
+        subprocess.run(
+            [engine, "build", "--network=none", f"--file={file}", f"--target={target}",
+             *(f"--build-arg={name}={value}" for name, value in arguments.items()),
+             f"--label=customops.inputs={digest}", f"--tag={image_name(target, variant)}", ROOT],
+            check=True,
+        )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--variant", default="cpu")
+    parser.add_argument("--base", default="debian")
+    parser.add_argument("--shell", action="store_true", help="then open one in the build image")
+    args = parser.parse_args()
+    check_choices(args.variant, args.base)
+    engine, _ = engines.choose(args.engine)
+    if engine == "host":
+        raise Failure("images need docker or podman, and neither answers")
+    fetch.fetch_all()
+    ensure(engine, args.variant, args.base)
+    if args.shell:
+        mounts = (f"--volume={ROOT}:/project", "--workdir=/project")
+        subprocess.run(
+            [engine, "run", "--rm", "-it", "--network=none", *mounts, image_name("build", args.variant), "bash"],
+            check=False,
+        )
+
+
+if __name__ == "__main__":
+    main_guard(main)

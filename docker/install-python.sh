@@ -1,0 +1,22 @@
+#!/bin/bash
+# Builds CPython into /opt/python/cp311-cp311, where cibuildwheel looks for it, unless the base image brings its own
+# there (PyPA's does). Usage: install-python.sh SOURCE.tar.gz
+set -euo pipefail
+
+prefix=/opt/python/cp311-cp311
+if [[ ! -x $prefix/bin/python ]]; then
+  tar -xzf "$1" -C /tmp
+  cd /tmp/Python-3.11.*/
+  # No test modules, no static library: the interpreter only runs build tools and tests.
+  ./configure --quiet --prefix="$prefix" --without-static-libpython --disable-test-modules --with-ensurepip=install \
+    CFLAGS="-g0 -O2" >/dev/null
+  make --silent -j"$(nproc)" >/dev/null
+  make --silent install >/dev/null
+  ln -s python3 "$prefix/bin/python"
+  ln -sf pip3 "$prefix/bin/pip"
+  find "$prefix" -name __pycache__ -prune -exec rm -rf {} +
+  rm -rf /tmp/Python-3.11.*
+fi
+# The one path that cibuildwheel's own helpers have built in.
+[[ -e /opt/python/cp39-cp39 ]] || ln -s cp311-cp311 /opt/python/cp39-cp39
+"$prefix/bin/python" -VV

@@ -1,0 +1,133 @@
+"""Regenerates the lock files from the short lists beside them: `make lock`.
+
+    docker/debian-*.txt      -> docker/debian-*.lock        with apt, which checks Debian's signatures
+    docker/requirements-*.in -> docker/requirements-*.txt   with pip, for the image's CPython on x86-64
+
+Nothing else of the project resolves versions. A lock line names one file by its sha256; where the file comes from is the
+business of whoever fetches it. Needs a Debian-like machine with apt; DEBIAN_MIRROR overrides its mirror.
+"""
+
+import argparse
+import json
+import lzma
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fetch import PIP_TARGET, Failure, debian_mirrors, main_guard, open_url
+
+HERE = Path(__file__).parent
+SUITE = "bullseye"
+# CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
+SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
+
+
+def names(path: Path) -> list[str]:
+    """The entries of a list file, without comments."""
+    return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def stanzas(text: str):
+    """Debian control stanzas as dicts; continuation lines keep their newlines."""
+    for block in text.split("\n\n"):
+        fields, key = {}, ""
+        for line in block.splitlines():
+            if line.startswith((" ", "\t")):
+                fields[key] += "\n" + line.strip()
+            elif ":" in line:
+                key, _, value = line.partition(":")
+                fields[key] = value.strip()
+        if fields:
+            yield fields
+
+
+def lock_debian(packages: Path, mirror: str) -> None:
+    """Lets apt, in a state directory of its own, choose the packages and verify the archive's signature."""
+    with tempfile.TemporaryDirectory() as tmp:
+        root = Path(tmp)
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (root / folder).mkdir(parents=True)
+        (root / "status").touch()
+        (root / "sources.list").write_text(f"deb [arch=amd64] {mirror} {SUITE} main\n")
+        options = {
+            "Dir::State::status": root / "status",
+            "Dir::State::lists": root / "lists",
+            "Dir::Cache": root / "cache",
+            "Dir::Etc::sourcelist": root / "sources.list",
+            "Dir::Etc::sourceparts": "-",
+            "APT::Architecture": "amd64",
+            "APT::Architectures": "amd64",
+            "APT::Install-Recommends": "false",
+            "APT::Sandbox::User": "root",
+            "Acquire::Languages": "none",
+            "Acquire::Check-Valid-Until": "false",
+        }
+        flags = [f"-o{key}={value}" for key, value in options.items()]
+
+        def apt(*command: str) -> str:
+            return subprocess.run(
+                [command[0], *flags, *command[1:]], check=True, stdout=subprocess.PIPE, text=True
+            ).stdout
+
+        apt("apt-get", "update", "--quiet", "--error-on=any")
+        plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
+        chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
+        wanted = [f"{name}={version.lstrip('(')}" for name, version in chosen]
+        found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *wanted))}
+    write_debian_lock(packages.with_suffix(".lock"), [found[name] for name in sorted(found)])
+
+
+def lock_python_source(mirror: str) -> None:
+    """Finds CPython's tarball in the source index; its sha256 is that of CPython's own release."""
+    index = lzma.decompress(open_url(f"{mirror}/dists/{SOURCE_SUITE}/main/source/Sources.xz")).decode()
+    for source in stanzas(index):
+        if source["Package"] == SOURCE_PACKAGE:
+            for line in source["Checksums-Sha256"].split("\n"):
+                sha256, size, name = (line.split() + [""] * 3)[:3]
+                if name.endswith(".orig.tar.gz") and f"_{SOURCE_VERSION}." in name:
+                    entry = dict(
+                        Package=SOURCE_PACKAGE, Version=SOURCE_VERSION, SHA256=sha256, Size=size,
+                        Filename=f"{source['Directory']}/{name}",
+                    )  # fmt: skip
+                    return write_debian_lock(HERE / "debian-source.lock", [entry])
+    raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
+
+
+def write_debian_lock(path: Path, entries: list[dict]) -> None:
+    lines = ["# make lock", "# sha256 size package version path-on-a-mirror"]
+    lines += [" ".join(e[k] for k in ("SHA256", "Size", "Package", "Version", "Filename")) for e in entries]
+    path.write_text("\n".join(lines) + "\n")
+    print(f"{path.name}: {len(entries)} files, {sum(int(e['Size']) for e in entries) / 1e6:.0f} MB")
+
+
+def lock_python(requirements: Path) -> None:
+    """Resolves with pip for the image's CPython and platform; takes the sha256 of the one file that pip would install."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", "unused",
+             "--report", report.name, *PIP_TARGET, "--requirement", requirements],
+            check=True,
+        )  # fmt: skip
+        items = json.load(report)["install"]
+    lines = ["# make lock"]
+    for item in sorted(items, key=lambda item: item["metadata"]["name"].lower()):
+        meta, sha256 = item["metadata"], item["download_info"]["archive_info"]["hashes"]["sha256"]
+        lines.append(f"{meta['name'].lower().replace('_', '-')}=={meta['version']} --hash=sha256:{sha256}")
+    out = requirements.with_suffix(".txt")
+    out.write_text("\n".join(lines) + "\n")
+    print(f"{out.name}: {len(items)} wheels")
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    mirror = debian_mirrors()[0]
+    for packages in sorted(HERE.glob("debian-*.txt")):
+        lock_debian(packages, mirror)
+    lock_python_source(mirror)
+    for requirements in sorted(HERE.glob("requirements-*.in")):
+        lock_python(requirements)
+
+
+if __name__ == "__main__":
+    main_guard(main)

@@ -1,0 +1,200 @@
+"""Builds, repairs, checks and tests a wheel, from nothing: `make wheel`.
+
+With docker or podman: fetch, image, cibuildwheel in the build image, the test stage in the test image; no container has
+a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, the machine's own compiler,
+and the manylinux tag that this compiler allows. dist/ changes only when everything has succeeded.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import engine as engines
+import fetch
+import images
+from fetch import CACHE, Failure, main_guard
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+DIST = ROOT / "dist"
+
+
+class Steps:
+    """Announces each step, and how long the one before took."""
+
+    def __init__(self, *names: str):
+        self.names, self.done, self.started = names, 0, time.monotonic()
+
+    def next(self) -> None:
+        took = f"  ({time.monotonic() - self.started:.0f} s so far)" if self.done else ""
+        self.done += 1
+        print(f"==> [{self.done}/{len(self.names)}] {self.names[self.done - 1]}{took}", flush=True)
+
+    def finish(self, text: str) -> None:
+        print(f"==> {text}  ({time.monotonic() - self.started:.0f} s)", flush=True)
+
+
+def environment(*path: Path, **extra: str) -> dict[str, str]:
+    """This process's environment without what would change a build, with folders put first on the PATH."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CIBW_", "VIRTUAL_ENV"))}
+    env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
+    if "SOURCE_DATE_EPOCH" not in env:
+        commit = subprocess.run(
+            ["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False
+        )
+        if commit.returncode == 0:
+            env["SOURCE_DATE_EPOCH"] = commit.stdout.strip()
+    return env | extra
+
+
+def virtual_environment(name: str, python: str = sys.executable) -> Path:
+    """Folder `bin` of .cache/<name>, with exactly what docker/requirements-<name>.txt locks; made anew if that changed."""
+    lock = HERE / f"requirements-{name}.txt"
+    folder = CACHE / "venv" / name
+    stamp = folder / "made-from"
+    wanted = f"{fetch.sha256_of(lock)} {Path(python).resolve()}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
+        subprocess.run(
+            [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
+             "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
+            check=True, env=environment(),
+        )  # fmt: skip
+        stamp.write_text(wanted)
+    return folder / "bin"
+
+
+def build_in_container(engine: str, variant: str, out: Path) -> None:
+    tools = virtual_environment("host")
+    source = CACHE / "source"
+    subprocess.run(["bash", HERE / "stage-source.sh", ROOT, source], check=True)
+    env = environment(
+        tools,
+        CIBW_MANYLINUX_X86_64_IMAGE=images.image_name("build", variant),
+        CIBW_CONTAINER_ENGINE=f"{engine}; create_args: --network=none; disable_host_mount: true",
+    )
+    subprocess.run(
+        [tools / "cibuildwheel", "--platform=linux", f"--output-dir={out}", "."], check=True, cwd=source, env=env
+    )
+    shutil.rmtree(source)
+
+
+def test_in_container(engine: str, variant: str, out: Path) -> None:
+    mounts = (f"--volume={out}:/dist:ro", f"--volume={ROOT / 'tests'}:/tests:ro")
+    subprocess.run([engine, "run", "--rm", "--network=none", *mounts, images.image_name("test", variant)], check=True)
+
+
+def check_host() -> None:
+    if sys.version_info[:2] != (3, 11):
+        raise Failure(
+            f"ENGINE=host needs CPython 3.11, which the locked wheels are for, and this is {sys.version.split()[0]}: "
+            "make PYTHON=python3.11 ..., or use ENGINE=docker"
+        )
+    compiler = os.environ.get("CXX", "c++")
+    if shutil.which(compiler) is None:
+        raise Failure(f"ENGINE=host needs a C++17 compiler and {compiler} is not on the PATH: install g++, or set CXX")
+
+
+def build_on_host(out: Path) -> None:
+    tools = virtual_environment("build")
+    subprocess.run(["bash", HERE / "build-wheel.sh", ROOT, out], check=True, env=environment(tools, MANYLINUX="auto"))
+
+
+def test_on_host(out: Path) -> None:
+    tools = virtual_environment("test")
+    subprocess.run(["bash", HERE / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
+
+
+def publish(out: Path) -> Path:
+    """Moves the one wheel to dist/, in place of earlier ones."""
+    (wheel,) = out.glob("*.whl")
+    DIST.mkdir(exist_ok=True)
+    partial = DIST / f".{wheel.name}.partial"
+    shutil.copy(wheel, partial)
+    for old in DIST.glob("customops-*.whl"):
+        old.unlink()
+    return partial.rename(DIST / wheel.name)
+
+
+def fresh_folder(name: str) -> Path:
+    folder = CACHE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def make_wheel(engine: str, variant: str, base: str) -> None:
+    out = fresh_folder("out")
+    if engine == "host":
+        check_host()
+        steps = Steps("fetch the locked tools", "build with this machine's compiler, repair, check", "test in a clean environment")
+        steps.next()
+        fetch.fetch_all(only_wheels=True)
+        steps.next()
+        build_on_host(out)
+        steps.next()
+        test_on_host(out)
+    else:
+        steps = Steps("fetch every input", f"images, BASE={base}", "cibuildwheel: build, repair, check", "test in a clean container")
+        steps.next()
+        fetch.fetch_all()
+        steps.next()
+        images.ensure(engine, variant, base)
+        steps.next()
+        build_in_container(engine, variant, out)
+        steps.next()
+        test_in_container(engine, variant, out)
+    wheel = publish(out)
+    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {fetch.sha256_of(wheel)}")
+
+
+def test_wheel(engine: str, variant: str, base: str) -> None:
+    """The test stage on the wheel that dist/ holds."""
+    wheels = list(DIST.glob("customops-*.whl"))
+    if not wheels:
+        return make_wheel(engine, variant, base)
+    if engine == "host":
+        check_host()
+        fetch.fetch_all(only_wheels=True)
+        test_on_host(DIST)
+    else:
+        fetch.fetch_all()
+        images.ensure(engine, variant, base)
+        test_in_container(engine, variant, DIST)
+
+
+def test_pipeline() -> None:
+    """The tests of the pipeline itself, which need the source tree."""
+    fetch.fetch_all(only_wheels=True)
+    tools = virtual_environment("pipeline")
+    run = subprocess.run(
+        [tools / "python", "-m", "pytest", "-q", "tests/pipeline"], cwd=ROOT, env=environment(tools), check=False
+    )
+    if run.returncode:
+        raise Failure("the tests of the pipeline failed, see above")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=("wheel", "test", "test-pipeline"))
+    parser.add_argument("--variant", default="cpu")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--base", default="debian")
+    args = parser.parse_args()
+    if args.action == "test-pipeline":
+        return test_pipeline()
+    images.check_choices(args.variant, args.base)
+    engine, reason = engines.choose(args.engine)
+    print(f"ENGINE={engine} ({reason})", flush=True)
+    {"wheel": make_wheel, "test": test_wheel}[args.action](engine, args.variant, args.base)
+
+
+if __name__ == "__main__":
+    main_guard(main)

@@ -1,0 +1,95 @@
+"""Assembles a root file system from locked Debian packages: the base image, made without any container registry.
+
+    python3 docker/rootfs.py docker/debian-build.lock .cache/debian rootfs.tar
+
+Unpacks every package and runs none of its scripts, so nothing but the packages' bytes decides the result: the same lock
+gives the same tar file, on any machine and without root. The few files that scripts would have made are listed in
+`FINISH`. Each package is verified against the lock as it is read.
+"""
+
+import argparse
+import io
+import tarfile
+from pathlib import Path
+
+from fetch import Failure, main_guard, read_debian_lock, verify
+
+# Symbolic links and files that Debian's maintainer scripts create (update-alternatives, base-passwd).
+FINISH_LINKS = {
+    "usr/bin/awk": "mawk",
+    "usr/bin/cc": "gcc",
+    "usr/bin/c++": "g++",
+    "bin/sh": "dash",
+}
+FINISH_FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+}
+# Nothing in a container reads these, and they are half of the bytes.
+LEFT_OUT = ("usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/lintian/")
+KEPT_IN_DOC = "/copyright"  # licences of what is linked statically into a wheel
+
+
+def deb_members(package: Path):
+    """The files of a .deb, which is an `ar` archive: (name, bytes)."""
+    data = package.read_bytes()
+    if not data.startswith(b"!<arch>\n"):
+        raise Failure(f"{package} is not a Debian package")
+    offset = 8
+    while offset + 60 <= len(data):
+        header = data[offset : offset + 60]
+        name, size = header[:16].decode().strip().rstrip("/"), int(header[48:58])
+        yield name, data[offset + 60 : offset + 60 + size]
+        offset += 60 + size + size % 2
+
+
+def assemble(lock: Path, packages: Path, output: Path) -> None:
+    seen = set()
+    partial = output.with_name(output.name + ".partial")
+    with tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as out:
+
+        def add(info: tarfile.TarInfo, content=None) -> None:
+            if info.name in seen:
+                return
+            seen.add(info.name)
+            info.uid = info.gid = 0
+            info.uname = info.gname = ""
+            out.addfile(info, content)
+
+        for entry in read_debian_lock(lock):
+            path = packages / Path(entry.path).name
+            verify(path, entry.sha256)
+            content = next(body for name, body in deb_members(path) if name.startswith("data.tar"))
+            with tarfile.open(fileobj=io.BytesIO(content)) as data:
+                for info in data:
+                    info.name = info.name.removeprefix("./").rstrip("/")
+                    left_out = info.name.startswith(LEFT_OUT) and not info.name.endswith(KEPT_IN_DOC)
+                    if info.name in ("", ".") or (left_out and not info.isdir()):
+                        continue
+                    if info.islnk():
+                        info.linkname = info.linkname.removeprefix("./")
+                    add(info, data.extractfile(info) if info.isreg() else None)
+        for name, target in FINISH_LINKS.items():
+            if str(Path(name).parent / target) in seen:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = tarfile.SYMTYPE, target
+                add(info)
+        for name, text in FINISH_FILES.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            add(info, io.BytesIO(text.encode()))
+    partial.rename(output)
+    print(f"{output.name}: {len(seen)} files, {output.stat().st_size / 1e6:.0f} MB", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lock", type=Path)
+    parser.add_argument("packages", type=Path, help="folder with the .deb files")
+    parser.add_argument("output", type=Path, help="tar file to write")
+    args = parser.parse_args()
+    assemble(args.lock, args.packages, args.output)
+
+
+if __name__ == "__main__":
+    main_guard(main)
