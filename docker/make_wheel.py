@@ -134,7 +134,9 @@ def make_wheel(engine: str, variant: str, base: str) -> None:
     out = fresh_folder("out")
     if engine == "host":
         check_host()
-        steps = Steps("fetch the locked tools", "build with this machine's compiler, repair, check", "test in a clean environment")
+        steps = Steps(
+            "fetch the locked tools", "build with this machine's compiler, repair, check", "test in a clean environment"
+        )
         steps.next()
         fetch.fetch_all(only_wheels=True)
         steps.next()
@@ -142,7 +144,12 @@ def make_wheel(engine: str, variant: str, base: str) -> None:
         steps.next()
         test_on_host(out)
     else:
-        steps = Steps("fetch every input", f"images, BASE={base}", "cibuildwheel: build, repair, check", "test in a clean container")
+        steps = Steps(
+            "fetch every input",
+            f"images, BASE={base}",
+            "cibuildwheel: build, repair, check",
+            "test in a clean container",
+        )
         steps.next()
         fetch.fetch_all()
         steps.next()

@@ -1,0 +1,149 @@
+"""The wheel check, on one good wheel and on wheels made bad on purpose: one per rule."""
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import zipfile
+
+import check_wheel
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="bad libraries are made with gcc, which is missing")
+
+TAG = "py3-none-manylinux_2_28_x86_64"
+INFO = "customops-0.1.0.dist-info"
+
+
+@pytest.fixture
+def library(tmp_path):
+    """library(needs={symbol: (soname, version)}, rpath=None) -> bytes of a shared library with just these needs."""
+
+    def build(needs, rpath=None):
+        calls, links = [], []
+        for number, (symbol, (soname, version)) in enumerate(needs.items()):
+            stub = tmp_path / f"stub{number}"
+            stub.mkdir(exist_ok=True)
+            (stub / "stub.c").write_text(f"void f(void) __asm__({symbol!r}); void f(void) {{}}".replace("'", '"'))
+            (stub / "map").write_text(f"{version or 'NONE'} {{ global: {symbol}; }};\n")
+            script = [f"-Wl,--version-script={stub / 'map'}"] if version else []
+            gcc("-o", stub / soname, f"-Wl,-soname,{soname}", *script, stub / "stub.c")
+            links.append(stub / soname)
+            calls.append(f'void f{number}(void) __asm__("{symbol}"); void g{number}(void) {{ f{number}(); }}')
+        (tmp_path / "lib.c").write_text("\n".join(calls))
+        search = [f"-Wl,-rpath,{rpath}"] if rpath else []
+        gcc("-o", tmp_path / "lib.so", tmp_path / "lib.c", *links, *search)
+        return (tmp_path / "lib.so").read_bytes()
+
+    def gcc(*arguments):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-nostdlib", "-w", *arguments], check=True)
+
+    return build
+
+
+@pytest.fixture
+def wheel(tmp_path, library):
+    """wheel(files={}, tag=TAG, inner_tag=None, spoil=None) -> path of a wheel with a correct RECORD."""
+
+    def build(files=None, tag=TAG, inner_tag=None, spoil=None):
+        contents = {
+            "customops/__init__.py": b"",
+            "customops/_cpu.so": library(
+                {"aoti_torch_get_dim": ("libtorch_cpu.so", None), "memcpy": ("libc.so.6", "GLIBC_2.14")}
+            ),
+            f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: customops\nVersion: 0.1.0\n",
+            f"{INFO}/WHEEL": f"Wheel-Version: 1.0\nTag: {inner_tag or tag}\n".encode(),
+        } | (files or {})
+        record = []
+        for name, body in contents.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
+            record.append(f"{name},sha256={digest},{len(body)}\n")
+        contents[f"{INFO}/RECORD"] = "".join([*record, f"{INFO}/RECORD,,\n"]).encode()
+        if spoil:
+            contents[spoil] += b"\n"
+        path = tmp_path / f"customops-0.1.0-{tag}.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.mkdir("customops")
+            for name, body in contents.items():
+                archive.writestr(name, body)
+        return path
+
+    return build
+
+
+def test_a_good_wheel_passes(wheel):
+    problems, facts = check_wheel.check(wheel())
+    assert problems == []
+    assert facts[1] == "customops/_cpu.so: libtorch_cpu.so, libc.so.6; GLIBC 2.14"
+
+
+@pytest.mark.parametrize("tag", ["cp311-cp311-manylinux_2_28_x86_64", "py3-none-linux_x86_64", "py3-none-any"])
+def test_wrong_tag(wheel, tag):
+    assert (
+        f"tag: expected py3-none-manylinux_2_N_x86_64, the file name says {tag}" in check_wheel.check(wheel(tag=tag))[0]
+    )
+
+
+def test_tag_inside_differs(wheel):
+    (problem,) = check_wheel.check(wheel(inner_tag="py3-none-linux_x86_64"))[0]
+    assert problem == f"tag: the file name says {TAG}, {INFO}/WHEEL says py3-none-linux_x86_64"
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        (
+            {"f": ("libcudart.so.13", None)},
+            "library: customops/_cpu.so needs libcudart.so.13, which is not on the allowed",
+        ),
+        ({"f": ("libc10.so", None)}, "needs libc10.so"),
+        ({"f": ("libc.so.6", "GLIBC_2.18")}, "symbol: customops/_cpu.so needs GLIBC_2.18, the limit is 2.17"),
+        (
+            {"f": ("libstdc++.so.6", "GLIBCXX_3.4")},
+            "needs GLIBCXX_3.4 of libstdc++.so.6: libstdc++ must be linked statically",
+        ),
+        ({"f": ("libstdc++.so.6", "CXXABI_1.3")}, "needs CXXABI_1.3 of libstdc++.so.6"),
+        ({"_ZN2at3addEv": ("libtorch_cpu.so", None)}, "needs _ZN2at3addEv, ATen/c10/torch C++ that changes"),
+        ({"_ZNK3c1010TensorImpl4sizeEv": ("libtorch_cpu.so", None)}, "ATen/c10/torch C++ that changes"),
+        ({"_ZN5torch8autograd4NodeE": ("libtorch_cpu.so", None)}, "ATen/c10/torch C++ that changes"),
+        ({"_ZN3foo3barEv": ("libtorch_cpu.so", None)}, "needs the C++ symbol _ZN3foo3barEv"),
+        ({"PyObject_Call": ("libtorch_cpu.so", None)}, "needs PyObject_Call of CPython, but the tag says none"),
+    ],
+)
+def test_what_a_library_must_not_need(wheel, library, needs, expected):
+    problems = check_wheel.check(wheel({"customops/_cpu.so": library(needs)}))[0]
+    assert any(expected in problem for problem in problems), problems
+
+
+def test_the_glibc_limit_follows_a_newer_tag(wheel, library):
+    files = {"customops/_cpu.so": library({"f": ("libc.so.6", "GLIBC_2.34")})}
+    assert check_wheel.check(wheel(files, tag="py3-none-manylinux_2_34_x86_64"))[0] == []
+    (problem,) = check_wheel.check(wheel(files, tag="py3-none-manylinux_2_31_x86_64"))[0]
+    assert "needs GLIBC_2.34, the limit is 2.31" in problem
+
+
+def test_rpath(wheel, library):
+    (problem,) = check_wheel.check(wheel({"customops/_cpu.so": library({}, rpath="/home/me/lib")}))[0]
+    assert problem == "rpath: customops/_cpu.so searches /home/me/lib, a path of the build machine"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["csrc/library.cpp", "tests/test_add2.py", "customops/add2.o", "customops/__pycache__/a.cpython-311.pyc",
+     "customops/notes.txt", f"{INFO}/direct_url.json", "setup.py"],
+)  # fmt: skip
+def test_stray_file(wheel, name):
+    assert f"file: {name} does not belong into the wheel" in check_wheel.check(wheel({name: b"x"}))[0]
+
+
+def test_a_file_that_record_does_not_cover(wheel):
+    (problem,) = check_wheel.check(wheel(spoil="customops/__init__.py"))[0]
+    assert problem.startswith("file: customops/__init__.py is not what RECORD says: expected sha256=")
+
+
+def test_command_line(wheel, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["check_wheel.py", str(wheel(tag="py3-none-any"))])
+    with pytest.raises(SystemExit) as stopped:
+        check_wheel.main()
+    assert stopped.value.code == 1
+    assert "error: customops-0.1.0-py3-none-any.whl: tag:" in capsys.readouterr().err

@@ -1,0 +1,166 @@
+"""Fetching: hashes decide, errors name file and remedy, and nothing half-done stays behind."""
+
+import functools
+import hashlib
+import http.server
+import threading
+
+import fetch
+import pytest
+
+CONTENT = b"a Debian package"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+PATH = "pool/main/h/hello/hello_1_amd64.deb"
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """serve(content) starts a mirror on loopback that has one package, and returns its address."""
+    servers = []
+
+    def start(content):
+        folder = tmp_path / f"mirror{len(servers)}"
+        (folder / PATH).parent.mkdir(parents=True)
+        (folder / PATH).write_bytes(content)
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+        handler.log_message = lambda *_: None
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def lock(tmp_path):
+    path = tmp_path / "debian-x.lock"
+    path.write_text(f"# make lock\n{SHA256} {len(CONTENT)} hello 1 {PATH}\n")
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def test_downloads_once(lock, cache, serve, monkeypatch, capsys):
+    monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT))
+    fetch.fetch_debian(lock, cache)
+    monkeypatch.setenv("DEBIAN_MIRROR", "http://127.0.0.1:9")  # a second download could not succeed
+    fetch.fetch_debian(lock, cache)
+    assert "1 downloaded" in capsys.readouterr().out.splitlines()[0]
+    assert [p.name for p in cache.iterdir()] == ["hello_1_amd64.deb"]
+
+
+def test_a_corrupted_download_is_refused(lock, cache, serve, monkeypatch):
+    monkeypatch.setenv("DEBIAN_MIRROR", serve(b"a Debian packagE"))
+    got = hashlib.sha256(b"a Debian packagE").hexdigest()
+    with pytest.raises(fetch.Failure, match=rf"hello_1_amd64.deb .*expected sha256 {SHA256}, got {got}"):
+        fetch.fetch_debian(lock, cache)
+    assert list(cache.iterdir()) == []
+
+
+def test_the_next_mirror_is_tried(lock, cache, serve, monkeypatch):
+    monkeypatch.setenv("DEBIAN_MIRROR", f"http://127.0.0.1:9 {serve(b'wrong')} {serve(CONTENT)}/")
+    fetch.fetch_debian(lock, cache)
+    assert (cache / "hello_1_amd64.deb").read_bytes() == CONTENT
+
+
+def test_no_network_and_an_empty_cache(lock, cache, monkeypatch):
+    monkeypatch.setenv("DEBIAN_MIRROR", "http://127.0.0.1:9")
+    with pytest.raises(fetch.Failure, match=r"cannot download .*hello_1_amd64.deb .*check the network"):
+        fetch.fetch_debian(lock, cache)
+
+
+def test_a_corrupted_cached_file_is_named(lock, cache, monkeypatch):
+    cache.mkdir()
+    (cache / "hello_1_amd64.deb").write_bytes(b"flipped")
+    with pytest.raises(fetch.Failure, match=rf"hello_1_amd64.deb is not the locked file: expected sha256 {SHA256}"):
+        fetch.fetch_debian(lock, cache)
+
+
+def test_a_full_disk_is_one_line(lock, cache, serve, monkeypatch):
+    monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT))
+    cache.mkdir()
+    (cache / "hello_1_amd64.deb.partial").symlink_to("/dev/full")
+    with pytest.raises(SystemExit) as stopped:
+        fetch.main_guard(lambda: fetch.fetch_debian(lock, cache))
+    assert "is full: free some space" in str(stopped.value)
+
+
+@pytest.mark.parametrize("line", ["nonsense", "0123 4 hello 1 pool/x.deb"])
+def test_a_damaged_lock_line_is_named(lock, cache, line):
+    lock.write_text(f"# make lock\n{line}\n")
+    with pytest.raises(fetch.Failure, match=r"debian-x\.lock:2 is not .*run `make lock`"):
+        fetch.fetch_debian(lock, cache)
+
+
+def test_a_requirement_without_hash_is_refused(tmp_path, cache):
+    lock = tmp_path / "requirements-x.txt"
+    lock.write_text("# make lock\nninja==1.13.2\n")
+    with pytest.raises(fetch.Failure, match=r"requirements-x\.txt:2 .*run `make lock`"):
+        fetch.fetch_wheels(lock, cache)
+
+
+def test_a_corrupted_cached_wheel_is_named(tmp_path, cache):
+    cache.mkdir()
+    (cache / "hello_world-1.0-py3-none-any.whl").write_bytes(b"flipped")
+    lock = tmp_path / "requirements-x.txt"
+    lock.write_text(f"hello-world==1.0 --hash=sha256:{SHA256}\n")
+    with pytest.raises(fetch.Failure, match=rf"hello_world-1.0.* is not the locked file: expected sha256 {SHA256}"):
+        fetch.fetch_wheels(lock, cache)
+
+
+def test_pip_without_an_index(tmp_path, cache, monkeypatch):
+    lock = tmp_path / "requirements-x.txt"
+    lock.write_text(f"hello-world==1.0 --hash=sha256:{SHA256}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(fetch.Failure, match=r"hello-world==1.0.*pip's index configuration"):
+        fetch.fetch_wheels(lock, cache)
+
+
+def test_pip_is_offered_another_file(tmp_path, cache, monkeypatch):
+    """An index whose wheel is not the locked one."""
+    index = tmp_path / "index"
+    index.mkdir()
+    (index / "hello_world-1.0-py3-none-any.whl").write_bytes(CONTENT)
+    lock = tmp_path / "requirements-x.txt"
+    lock.write_text(f"hello-world==1.0 --hash=sha256:{'0' * 64}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    with pytest.raises(fetch.Failure, match=rf"another file .*hello-world==1.0.*{'0' * 64}.*{SHA256}"):
+        fetch.fetch_wheels(lock, cache)
+    assert list(cache.iterdir()) == []
+
+
+def test_mirrors_come_from_apt(tmp_path, monkeypatch):
+    monkeypatch.delenv("DEBIAN_MIRROR", raising=False)
+    monkeypatch.setenv("CUSTOMOPS_APT_DIR", str(tmp_path))
+    (tmp_path / "sources.list").write_text(
+        "# deb http://off/debian x main\ndeb [arch=amd64] http://one/debian x main\n"
+    )
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d/a.sources").write_text("Types: deb\n# http://off/debian\nURIs: http://two/debian/\n")
+    (tmp_path / "sources.list.d/b.list").write_text("deb https://three/other x main\n")
+    assert fetch.debian_mirrors() == ["http://one/debian", "http://two/debian"]
+
+
+def test_no_mirror_known(tmp_path, monkeypatch):
+    monkeypatch.delenv("DEBIAN_MIRROR", raising=False)
+    monkeypatch.setenv("CUSTOMOPS_APT_DIR", str(tmp_path))
+    with pytest.raises(fetch.Failure, match="set DEBIAN_MIRROR"):
+        fetch.debian_mirrors()
+
+
+def test_every_lock_file_is_well_formed(root):
+    for lock in sorted((root / "docker").glob("debian-*.lock")):
+        assert fetch.read_debian_lock(lock), lock
+    for lock in sorted((root / "docker").glob("requirements-*.txt")):
+        assert fetch.read_requirements(lock), lock

@@ -1,0 +1,54 @@
+"""The tree keeps its promises: one name per op everywhere, nothing outside the stable ABI, a help that fits a screen."""
+
+import re
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def ops(root):
+    schemas = re.findall(r'm\.def\("(\w+)\(', (root / "csrc/library.cpp").read_text())
+    public = [name for name in schemas if not name.startswith("_")]
+    assert public
+    return schemas, public
+
+
+def test_every_op_has_a_plain_twin(ops):
+    schemas, public = ops
+    assert all("_" + op in schemas for op in public)
+
+
+def test_every_op_has_its_files(root, ops):
+    for op in ops[1]:
+        for path in (f"customops/{op}.py", f"csrc/cpu/{op}.cpp", f"tests/test_{op}.py"):
+            assert (root / path).exists(), f"{op} is in csrc/library.cpp, but {path} is missing"
+
+
+def test_every_kernel_file_has_a_schema(root, ops):
+    for path in [*root.glob("csrc/cpu/*.cpp"), *root.glob("csrc/cuda/*.cu")]:
+        for name in re.findall(r'm\.impl\("(\w+)"', path.read_text()):
+            assert name in ops[0], f"{path} implements {name}, which csrc/library.cpp does not declare"
+            assert name.startswith("_cpu") or name.lstrip("_") == path.stem
+
+
+def test_only_the_stable_abi_is_included(root):
+    allowed = re.compile(r"torch/(csrc/stable|headeronly|csrc/inductor/aoti_torch/c)/")
+    for path in [*root.glob("csrc/**/*.h"), *root.glob("csrc/**/*.cpp"), *root.glob("csrc/**/*.cu")]:
+        for header in re.findall(r"#include <((?:torch|ATen|c10|pybind11|Python)[^>]*)>", path.read_text()):
+            assert allowed.match(header), f"{path} includes {header}, which no torch release promises to keep"
+
+
+def test_help_fits_a_screen(root):
+    text = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert len(text.splitlines()) <= 24
+    for target in re.findall(r"^\.PHONY: (.*)", (root / "Makefile").read_text(), re.MULTILINE)[0].split():
+        assert re.search(rf"^  {target} ", text, re.MULTILINE), f"make help does not list {target}"
+
+
+def test_no_registry_is_named(root):
+    hosts = re.compile(r"\b(pypi|pythonhosted|npmjs|debian|pytorch)\.(org|com)\b")
+    files = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    for name in files:
+        text = (root / name).read_text(errors="ignore") if (root / name).is_file() else ""
+        assert not hosts.search(text), f"{name} names a registry: that is for pip's and apt's configuration to say"

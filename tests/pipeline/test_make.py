@@ -1,0 +1,122 @@
+"""What `make` says when something is missing: one line that names the remedy, and dist/ as it was."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def project(root, tmp_path):
+    """A copy of the project with an empty cache and a wheel in dist/ that must not change."""
+    copy = tmp_path / "project"
+    subprocess.run(["bash", root / "docker/stage-source.sh", root, copy], check=True)
+    (copy / "dist").mkdir()
+    (copy / "dist/customops-0-earlier.whl").write_text("earlier")
+    return copy
+
+
+@pytest.fixture
+def make(project, tmp_path):
+    """make(*arguments, programs={}, **environment): only named programs and the system's basic ones are on the PATH."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+
+    def run(*arguments, without=(), **environment):
+        for folder in ("/bin", "/usr/bin"):
+            for name in (
+                "sh",
+                "bash",
+                "env",
+                "make",
+                "sed",
+                "expand",
+                "git",
+                "tar",
+                "rm",
+                "mkdir",
+                "cat",
+                "c++",
+                "g++",
+                "gcc",
+            ):
+                if os.path.exists(f"{folder}/{name}") and not (bin / name).exists() and name not in without:
+                    (bin / name).symlink_to(f"{folder}/{name}")
+        env = {"PATH": str(bin), "HOME": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1",
+               "DEBIAN_MIRROR": "http://127.0.0.1:9", "LC_ALL": "C.UTF-8"}  # fmt: skip
+        return subprocess.run(
+            [shutil.which("make"), f"PYTHON={sys.executable}", *arguments],
+            cwd=project, env=env | environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def assert_one_clear_line(run, message, project):
+    assert run.returncode != 0
+    errors = [line for line in run.stderr.splitlines() if not line.startswith("make: ***")]
+    assert len(errors) == 1, run.stderr
+    assert errors[0].startswith("error: ")
+    assert message in errors[0]
+    assert [p.name for p in (project / "dist").iterdir()] == ["customops-0-earlier.whl"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["VARIANT=gpu"], "VARIANT must be one of cpu, cuda, got 'gpu'"),
+        (["VARIANT=cuda"], "VARIANT=cuda is not there yet"),
+        (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
+        (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),
+        (["ENGINE=docker"], "ENGINE=docker: docker is not installed; or use ENGINE=host"),
+        (["ENGINE=podman"], "ENGINE=podman: podman is not installed; or use ENGINE=host"),
+    ],
+)
+def test_wrong_or_unavailable_choice(make, project, arguments, message):
+    assert_one_clear_line(make("wheel", *arguments), message, project)
+
+
+def test_empty_cache_and_no_network(make, project):
+    run = make("wheel", "ENGINE=host")
+    assert_one_clear_line(run, "check the network and pip's index configuration", project)
+    assert "ENGINE=host (asked for)" in run.stdout
+
+
+def test_auto_falls_back_to_the_host_and_says_why(make):
+    assert "ENGINE=host (docker is not installed; podman is not installed)" in make("wheel").stdout
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the Python version is complained about first")
+def test_missing_compiler(make, project):
+    run = make("wheel", "ENGINE=host", without=("c++", "g++", "gcc"))
+    assert_one_clear_line(run, "needs a C++17 compiler and c++ is not on the PATH: install g++, or set CXX", project)
+
+
+def test_corrupted_download(make, project):
+    lock = next(
+        line for line in (project / "docker/requirements-build.txt").read_text().splitlines() if "ninja" in line
+    )
+    wheels = project / ".cache/wheels"
+    wheels.mkdir(parents=True)
+    (project / "docker/requirements-build.txt").write_text(lock + "\n")
+    name = lock.split(" ")[0].replace("==", "-") + "-py3-none-any.whl"
+    (wheels / name).write_text("not the locked wheel")
+    assert_one_clear_line(make("wheel", "ENGINE=host"), f"{name} is not the locked file: expected sha256", project)
+
+
+def test_full_disk(make, project, tmp_path):
+    """A cache on a device that is always full."""
+    cache = tmp_path / "full"
+    (cache / "wheels").mkdir(parents=True)
+    (cache / "wheels/.requirements-build.partial").symlink_to("/dev/full")
+    assert_one_clear_line(make("wheel", "ENGINE=host", CUSTOMOPS_CACHE=str(cache)), "is full: free some space", project)
+
+
+def test_an_old_python_is_refused(make, project, tmp_path):
+    old = tmp_path / "oldpython"
+    pretend = "import sys; sys.version_info = (3, 9); exec('''$2''')"
+    old.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{pretend}"\n')
+    old.chmod(0o755)
+    assert_one_clear_line(make("wheel", f"PYTHON={old}"), "3.11 or newer is needed", project)

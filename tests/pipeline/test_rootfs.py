@@ -1,0 +1,74 @@
+"""The base file system: only the packages' bytes decide it."""
+
+import hashlib
+import io
+import tarfile
+
+import fetch
+import pytest
+import rootfs
+
+
+def make_deb(files, links=()):
+    """A .deb by hand: an `ar` archive with debian-binary, control.tar and data.tar."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:xz") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo("./" + name)
+            info.size, info.mode, info.mtime, info.uid, info.uname = len(text), 0o755, 1_600_000_000, 1000, "builder"
+            tar.addfile(info, io.BytesIO(text))
+        for name, target in links:
+            info = tarfile.TarInfo("./" + name)
+            info.type, info.linkname = tarfile.LNKTYPE, "./" + target
+            tar.addfile(info)
+    archive = b"!<arch>\n"
+    for name, body in (("debian-binary", b"2.0\n"), ("control.tar.xz", b"x"), ("data.tar.xz", data.getvalue())):
+        archive += (
+            f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(body):<10}`\n".encode() + body + b"\n" * (len(body) % 2)
+        )
+    return archive
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A lock of two packages, and the folder they lie in."""
+    lock = tmp_path / "debian-x.lock"
+    lines = []
+    for name, deb in {
+        "compiler": make_deb(
+            {"usr/bin/gcc": b"gcc", "usr/share/man/gcc.1": b"manual"}, [("usr/bin/gcc-10", "usr/bin/gcc")]
+        ),
+        "library": make_deb(
+            {"lib/libx.so": b"x", "usr/share/doc/x/copyright": b"terms", "usr/share/doc/x/README": b"r"}
+        ),
+    }.items():
+        (tmp_path / f"{name}.deb").write_bytes(deb)
+        lines.append(f"{hashlib.sha256(deb).hexdigest()} {len(deb)} {name} 1 pool/{name}.deb")
+    lock.write_text("\n".join(lines) + "\n")
+    return lock, tmp_path
+
+
+def test_contents(packages, tmp_path):
+    rootfs.assemble(*packages, tmp_path / "out.tar")
+    with tarfile.open(tmp_path / "out.tar") as tar:
+        names = tar.getnames()
+        assert tar.extractfile("usr/bin/gcc-10").read() == b"gcc"
+        assert tar.getmember("usr/bin/cc").linkname == "gcc"
+        assert {(m.uid, m.gid, m.uname) for m in tar} == {(0, 0, "")}
+    assert {"usr/bin/gcc", "lib/libx.so", "usr/share/doc/x/copyright", "etc/passwd"} <= set(names)
+    assert not {"usr/share/man/gcc.1", "usr/share/doc/x/README", "usr/bin/c++"} & set(names)
+    assert len(names) == len(set(names))
+
+
+def test_same_bytes_twice(packages, tmp_path):
+    for name in ("one.tar", "two.tar"):
+        rootfs.assemble(*packages, tmp_path / name)
+    assert fetch.sha256_of(tmp_path / "one.tar") == fetch.sha256_of(tmp_path / "two.tar")
+
+
+def test_a_tampered_package_is_refused(packages, tmp_path):
+    deb = tmp_path / "library.deb"
+    deb.write_bytes(deb.read_bytes()[:-1] + b"!")
+    with pytest.raises(fetch.Failure, match=r"library\.deb is not the locked file"):
+        rootfs.assemble(*packages, tmp_path / "out.tar")
+    assert not (tmp_path / "out.tar").exists()
