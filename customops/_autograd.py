@@ -10,11 +10,7 @@ import torch
 _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 
 
-def _no_context(ctx, inputs, output) -> None:
-    pass
-
-
-def differentiable(op: str, backward: Callable, setup_context: Callable = _no_context) -> Callable:
+def differentiable(op: str, backward: Callable, setup_context: Callable | None = None) -> Callable:
     """Attaches ``backward`` to ``customops::<op>`` and returns the callable that public functions use for gradients.
 
     The dispatcher's own route (``torch.library.register_autograd``) serves torch.compile, torch.export and callers of
@@ -31,21 +27,20 @@ def differentiable(op: str, backward: Callable, setup_context: Callable = _no_co
 
     def forward(ctx, *inputs):
         output = plain(*inputs)
-        setup_context(ctx, inputs, output)
+        if setup_context is not None:
+            setup_context(ctx, inputs, output)
         return output
 
     function = type(
         op, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     )
-    if _functorch_active is None:
-        eager, special = function.apply, torch.compiler.is_compiling
-    else:
-        eager = super(torch.autograd.Function, function).apply
-
-        def special():
-            return torch.compiler.is_compiling() or _functorch_active()
+    eager = function.apply if _functorch_active is None else super(torch.autograd.Function, function).apply
+    is_compiling = torch.compiler.is_compiling
+    functorch_active = _functorch_active or is_compiling
 
     def apply(*inputs):
-        return registered(*inputs) if special() else eager(*inputs)
+        if is_compiling() or functorch_active():
+            return registered(*inputs)
+        return eager(*inputs)
 
     return apply
