@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 
-import customops
 import torch
+
+import customops
 
 CALLS, ROUNDS = 5000, 21
 
