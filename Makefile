@@ -9,7 +9,7 @@ TORCHES ?= 2.10.0 2.13.0 2.15.0
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && $(PYTHON)
 
-.PHONY: help wheel test test-matrix fetch image shell lock lint format clean
+.PHONY: help wheel test test-matrix reproduce fetch image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -30,6 +30,9 @@ test:  ## the op tests against the wheel of dist/ (built if absent), then the te
 
 test-matrix:  ## the op tests against the same wheel file on other Pythons and torches
 	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"
+
+reproduce:  ## two builds that differ in place, time, user, ...: equal bytes, or a report of what differs
+	$(RUN) docker/reproduce.py $(FLAGS)
 
 fetch:  ## download every locked input into .cache/ and verify it; the only step with a network
 	$(RUN) docker/fetch.py

@@ -3,10 +3,15 @@
 Metadata stands in pyproject.toml. `pip install .` is enough; `make wheel` is the reproducible way.
 """
 
+import json
+import os
+import platform
+import subprocess
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from torch import __version__ as torch_version
 from torch.utils.cpp_extension import BuildExtension, include_paths, library_paths
 
 ROOT = Path(__file__).parent
@@ -45,8 +50,24 @@ class Wheel(bdist_wheel):
     def get_tag(self):
         return "py3", "none", super().get_tag()[2]
 
+    def egg2dist(self, egginfo_path, distinfo_path):
+        """Adds the build record; docker/record.py completes it with what only the pipeline knows."""
+        super().egg2dist(egginfo_path, distinfo_path)
+        compiler = subprocess.check_output([os.environ.get("CXX", "c++"), "--version"], text=True).splitlines()[0]
+        record = {
+            "version": self.distribution.get_version(),
+            "compiler": compiler,
+            "python": platform.python_version(),
+            "torch": str(torch_version),
+            "compile_args": [flag.replace(str(ROOT.resolve()), "$SOURCE") for flag in COMPILE_ARGS],
+            "link_args": LINK_ARGS,
+        }
+        Path(distinfo_path, "build.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+
 
 setup(
+    # The version stands in pyproject.toml; the label says that this build has no CUDA kernels.
+    options={"egg_info": {"tag_build": "+cpu"}},
     ext_modules=[
         Extension(
             "customops._cpu",

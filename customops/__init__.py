@@ -10,4 +10,12 @@ from customops.axpy import axpy  # noqa: E402
 from customops.flatten_copy import flatten_copy, install_tensor_methods  # noqa: E402
 
 __all__ = ["add2", "axpy", "flatten_copy", "install_tensor_methods", "nn"]
-__version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    """``customops.__version__``, from the installed metadata; looked up only when asked for, because it takes a while."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("customops")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_LIBRARY = Path(__file__).with_name("_cpu.so")
+LIBRARY = Path(__file__).with_name("_cpu.so")
 
 
 def load() -> None:
@@ -25,9 +25,9 @@ def load() -> None:
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < (2, 10):
         raise ImportError(f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch")
-    if not _LIBRARY.exists():
+    if not LIBRARY.exists():
         raise ImportError(
-            f"{_LIBRARY} is not there. A source checkout has to be built first: "
+            f"{LIBRARY} is not there. A source checkout has to be built first: "
             "pip install -e . --no-build-isolation (or leave the checkout, so that the installed package is found)."
         )
-    torch.ops.load_library(_LIBRARY)
+    torch.ops.load_library(LIBRARY)

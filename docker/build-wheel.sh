@@ -14,19 +14,31 @@ if [[ ! -f $project/pyproject.toml && ! -f $project/setup.py ]]; then
   exit 1
 fi
 
+set -a
+eval "$(bash "$here/source-facts.sh" "$project")"
+set +a
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bash "$here/stage-source.sh" "$project" "$work/source"
+
 cd "$work/source"
 python -m build --wheel --no-isolation --outdir="$work/built" .
 bash "$here/repair-wheel.sh" "$work"/built/*.whl "$work/repaired"
 
 # Whoever owns the project owns the wheel, also when a container runs this as root.
-owner=$(stat -c %u:%g "$project")
-[[ -d $output ]] || install -d -o "${owner%:*}" -g "${owner#*:}" "$output"
+deliver() {
+  cp "$1" "$output/.$(basename "$1").partial"
+  chmod 644 "$output/.$(basename "$1").partial"
+  if [[ $(id -u) == 0 ]]; then chown "$(stat -c %u:%g "$project")" "$output/.$(basename "$1").partial"; fi
+  mv "$output/.$(basename "$1").partial" "$output/$(basename "$1")"
+}
+if [[ ! -d $output ]]; then
+  mkdir "$output"
+  if [[ $(id -u) == 0 ]]; then chown "$(stat -c %u:%g "$project")" "$output"; fi
+fi
 for wheel in "$work"/repaired/*.whl; do
-  cp "$wheel" "$output/.$(basename "$wheel").partial"
-  chown "$owner" "$output/.$(basename "$wheel").partial"
-  mv "$output/.$(basename "$wheel").partial" "$output/$(basename "$wheel")"
+  python "$here/provenance.py" "$wheel" --locks "$here"
+  deliver "$wheel"
+  deliver "$wheel.provenance.json"
   echo "built $output/$(basename "$wheel")"
 done

@@ -222,19 +222,21 @@ def explain_pip(stderr: str) -> str:
     return f"{said}; {remedy}"
 
 
-def fetch_all(only_wheels: bool = False) -> None:
-    """Everything the locks name; ENGINE=host needs only the wheels."""
-    if not only_wheels:
-        for lock in sorted(HERE.glob("debian-*.lock")):
-            fetch_debian(lock, CACHE / "debian")
-    for lock in sorted(HERE.glob("requirements-*.txt")):
-        fetch_wheels(lock, CACHE / "wheels")
+def fetch_debian_all() -> None:
+    for lock in sorted(HERE.glob("debian-*.lock")):
+        fetch_debian(lock, CACHE / "debian")
+
+
+def fetch_set(*names: str) -> None:
+    """The wheels of some requirement sets: ``fetch_set("build", "test")``."""
+    for name in names:
+        fetch_wheels(HERE / f"requirements-{name}.txt", CACHE / "wheels")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only-wheels", action="store_true", help="only Python wheels: all that ENGINE=host needs")
-    fetch_all(parser.parse_args().only_wheels)
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    fetch_debian_all()
+    fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in HERE.glob("requirements-*.txt")))
 
 
 if __name__ == "__main__":

@@ -80,10 +80,19 @@ def check_disk(engine: str) -> None:
         raise Failure(f"the images need about {GIGABYTES_NEEDED} GB, {path} has {free:.1f} GB left: free some space")
 
 
+def fetch_inputs() -> None:
+    fetch.fetch_debian_all()
+    fetch.fetch_set("build", "test")
+
+
 def ensure(engine: str, variant: str, base: str) -> None:
-    """Leaves customops-build:<variant> and customops-test:<variant> as the working tree describes them."""
+    """Leaves customops-build:<variant> and customops-test:<variant> as the working tree describes them.
+
+    Everything that they are made from must have been fetched.
+    """
     file = dockerfile(variant)
-    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock"), *HERE.glob("requirements-*.txt"), HERE / "check_wheel.py"]
+    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock"), *HERE.glob("requirements-*.txt")]
+    copied += [HERE / name for name in ("check_wheel.py", "provenance.py", "record.py")]
     digest = inputs_digest(base, file, *sorted(copied))
     stale = [
         t for t in TARGETS
@@ -96,7 +105,7 @@ def ensure(engine: str, variant: str, base: str) -> None:
         arguments = {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
     else:
         image = manylinux_base(engine)
-        arguments = {"BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
+        arguments = {"BASE": MANYLINUX, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
     for target in stale:
         print(f"building {image_name(target, variant)}", flush=True)
         subprocess.run(
@@ -118,7 +127,7 @@ def main() -> None:
     engine, _ = engines.choose(args.engine)
     if engine == "host":
         raise Failure("images need docker or podman, and neither answers")
-    fetch.fetch_all()
+    fetch_inputs()
     ensure(engine, args.variant, args.base)
     if args.shell:
         mounts = (f"--volume={ROOT}:/project", "--workdir=/project")

@@ -3,9 +3,7 @@
 import argparse
 import subprocess
 import sys
-from pathlib import Path
 
-import fetch
 from fetch import main_guard
 from make_wheel import ROOT, environment, virtual_environment
 
@@ -14,7 +12,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fix", action="store_true", help="rewrite files instead of complaining")
     fix = parser.parse_args().fix
-    fetch.fetch_wheels(Path(__file__).with_name("requirements-lint.txt"), fetch.CACHE / "wheels")
     tools = virtual_environment("lint")
     cxx = sorted(p for suffix in ("cpp", "h", "cu", "cuh") for p in ROOT.glob(f"csrc/**/*.{suffix}"))
     commands = [

@@ -16,6 +16,7 @@ from pathlib import Path
 import engine as engines
 import fetch
 import images
+import provenance
 from fetch import CACHE, Failure, main_guard
 
 HERE = Path(__file__).parent
@@ -42,17 +43,18 @@ def environment(*path: Path, **extra: str) -> dict[str, str]:
     """This process's environment without what would change a build, with folders put first on the PATH."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CIBW_", "VIRTUAL_ENV"))}
     env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
-    if "SOURCE_DATE_EPOCH" not in env:
-        commit = subprocess.run(
-            ["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False
-        )
-        if commit.returncode == 0:
-            env["SOURCE_DATE_EPOCH"] = commit.stdout.strip()
     return env | extra
+
+
+def source_facts(project: Path) -> dict[str, str]:
+    """Commit, dirty or not, and time of a project's source, for the wheel's record."""
+    text = subprocess.check_output(["bash", HERE / "source-facts.sh", project], text=True)
+    return dict(line.split("=", 1) for line in text.splitlines())
 
 
 def virtual_environment(name: str, python: str = sys.executable) -> Path:
     """Folder `bin` of .cache/<name>, with exactly what docker/requirements-<name>.txt locks; made anew if that changed."""
+    fetch.fetch_set(name)
     lock = HERE / f"requirements-{name}.txt"
     folder = CACHE / "venv" / name
     stamp = folder / "made-from"
@@ -71,18 +73,25 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     return folder / "bin"
 
 
-def build_in_container(engine: str, variant: str, out: Path) -> None:
+def run_cibuildwheel(engine: str, variant: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
+    """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
     tools = virtual_environment("host")
-    source = CACHE / "source"
-    subprocess.run(["bash", HERE / "stage-source.sh", ROOT, source], check=True)
+    arguments = ["--network=none", *create, *(f"--env={name}={value}" for name, value in variables.items())]
     env = environment(
         tools,
         CIBW_MANYLINUX_X86_64_IMAGE=images.image_name("build", variant),
-        CIBW_CONTAINER_ENGINE=f"{engine}; create_args: --network=none; disable_host_mount: true",
+        CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {' '.join(arguments)}; disable_host_mount: true",
+        SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
     )
     subprocess.run(
         [tools / "cibuildwheel", "--platform=linux", f"--output-dir={out}", "."], check=True, cwd=source, env=env
     )
+
+
+def build_in_container(engine: str, variant: str, out: Path) -> None:
+    source = CACHE / "source"
+    subprocess.run(["bash", HERE / "stage-source.sh", ROOT, source], check=True)
+    run_cibuildwheel(engine, variant, source, out, source_facts(ROOT))
     shutil.rmtree(source)
 
 
@@ -113,14 +122,16 @@ def test_on_host(out: Path) -> None:
 
 
 def publish(out: Path) -> Path:
-    """Moves the one wheel to dist/, in place of earlier ones."""
+    """Moves the one wheel and its provenance to dist/, in place of earlier ones."""
     (wheel,) = out.glob("*.whl")
+    files = [wheel, provenance.write(wheel, HERE)]
     DIST.mkdir(exist_ok=True)
-    partial = DIST / f".{wheel.name}.partial"
-    shutil.copy(wheel, partial)
-    for old in DIST.glob("customops-*.whl"):
+    partials = [Path(shutil.copy(file, DIST / f".{file.name}.partial")) for file in files]
+    for old in DIST.glob("customops-*.whl*"):
         old.unlink()
-    return partial.rename(DIST / wheel.name)
+    for partial, file in zip(partials, files, strict=True):
+        partial.rename(DIST / file.name)
+    return DIST / wheel.name
 
 
 def fresh_folder(name: str) -> Path:
@@ -138,7 +149,7 @@ def make_wheel(engine: str, variant: str, base: str) -> None:
             "fetch the locked tools", "build with this machine's compiler, repair, check", "test in a clean environment"
         )
         steps.next()
-        fetch.fetch_all(only_wheels=True)
+        fetch.fetch_set("build", "test")
         steps.next()
         build_on_host(out)
         steps.next()
@@ -151,7 +162,8 @@ def make_wheel(engine: str, variant: str, base: str) -> None:
             "test in a clean container",
         )
         steps.next()
-        fetch.fetch_all()
+        images.fetch_inputs()
+        fetch.fetch_set("host")
         steps.next()
         images.ensure(engine, variant, base)
         steps.next()
@@ -169,17 +181,15 @@ def test_wheel(engine: str, variant: str, base: str) -> None:
         return make_wheel(engine, variant, base)
     if engine == "host":
         check_host()
-        fetch.fetch_all(only_wheels=True)
         test_on_host(DIST)
     else:
-        fetch.fetch_all()
+        images.fetch_inputs()
         images.ensure(engine, variant, base)
         test_in_container(engine, variant, DIST)
 
 
 def test_pipeline() -> None:
     """The tests of the pipeline itself, which need the source tree."""
-    fetch.fetch_all(only_wheels=True)
     tools = virtual_environment("pipeline")
     run = subprocess.run(
         [tools / "python", "-m", "pytest", "-q", "tests/pipeline"], cwd=ROOT, env=environment(tools), check=False

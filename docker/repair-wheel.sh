@@ -1,5 +1,6 @@
 #!/bin/bash
-# Gives a wheel its manylinux tag and checks it: repair-wheel.sh WHEEL OUTPUT_FOLDER. cibuildwheel's repair command.
+# Gives a wheel its manylinux tag, its record and SBOM, and checks it: repair-wheel.sh WHEEL OUTPUT_FOLDER. This is
+# cibuildwheel's repair command, too.
 #
 # MANYLINUX is the tag to reach, or `auto` for the oldest one that the compiler's output allows. torch's libraries stay
 # outside the wheel: the user's torch brings them. `--patcher none` makes auditwheel fail rather than rewrite a library.
@@ -8,4 +9,5 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 auditwheel repair --plat "${MANYLINUX:-manylinux_2_28_x86_64}" --only-plat --patcher none \
   --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir "$2" "$1"
+python "$here/record.py" "$2"/*.whl
 python "$here/check_wheel.py" "$2"/*.whl

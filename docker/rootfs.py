@@ -64,7 +64,7 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
                 for info in data:
                     info.name = info.name.removeprefix("./").rstrip("/")
                     left_out = info.name.startswith(LEFT_OUT) and not info.name.endswith(KEPT_IN_DOC)
-                    if info.name in ("", ".") or (left_out and not info.isdir()):
+                    if info.name in ("", ".") or (left_out and (info.isreg() or info.islnk())):
                         continue
                     if info.islnk():
                         info.linkname = info.linkname.removeprefix("./")

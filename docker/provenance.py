@@ -1,0 +1,76 @@
+"""Writes a SLSA v1 provenance statement (in-toto, unsigned) beside a wheel: WHEEL.provenance.json.
+
+    python docker/provenance.py dist/customops-....whl [--locks docker]
+
+The statement says what went in, each with its sha256: the source commit, every Debian package and every Python wheel that
+the locks name. It follows from the wheel and the locks alone, so it is as reproducible as the wheel.
+Format: in-toto Statement v1, SLSA provenance v1. Standard library only.
+"""
+
+import argparse
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+LOCKS = ("debian-build.lock", "debian-source.lock", "requirements-build.txt")
+
+
+def read_record(wheel: Path) -> dict:
+    """dist-info/build.json of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/build.json"))
+        return json.loads(archive.read(name))
+
+
+def materials(locks: Path) -> list[dict]:
+    found = []
+    for lock in LOCKS:
+        for line in (locks / lock).read_text().splitlines():
+            if line.startswith("#"):
+                continue
+            if lock.endswith(".lock"):
+                sha256, _, package, version, path = line.split()
+                found.append({"name": Path(path).name, "uri": f"pkg:deb/debian/{package}@{version}", "digest": {"sha256": sha256}})
+            else:
+                requirement, _, sha256 = line.partition(" --hash=sha256:")
+                found.append({"name": requirement, "uri": f"pkg:pypi/{requirement.replace('==', '@')}", "digest": {"sha256": sha256}})
+    return found
+
+
+def statement(wheel: Path, locks: Path) -> dict:
+    record = read_record(wheel)
+    container = record["base"] != "host"
+    source = [{"name": "source", "digest": {"gitCommit": record["source"]["commit"]}}] if record["source"]["commit"] else []
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": wheel.name, "digest": {"sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()}}],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "https://customops.invalid/make-wheel/v1",
+                "externalParameters": {"source": record["source"], "engine": "container" if container else "host"},
+                "internalParameters": {key: record[key] for key in ("base", "compiler", "python", "torch") if key in record},
+                "resolvedDependencies": source + (materials(locks) if container else []),
+            },
+            "runDetails": {"builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}},
+        },
+    }
+
+
+def write(wheel: Path, locks: Path) -> Path:
+    path = wheel.with_name(wheel.name + ".provenance.json")
+    path.write_text(json.dumps(statement(wheel, locks), indent=1) + "\n")
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--locks", type=Path, default=Path(__file__).parent)
+    args = parser.parse_args()
+    write(args.wheel, args.locks)
+
+
+if __name__ == "__main__":
+    main()

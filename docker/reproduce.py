@@ -1,0 +1,153 @@
+"""Builds the wheel twice, as differently as possible, and compares: `make reproduce`.
+
+Two copies of the source, in different folders with different modes and creation order. One goes through cibuildwheel, the
+other through plain `docker run`. Between the two also differ: wall-clock time (by libfaketime), time zone, locale, umask,
+host name, user id and number of jobs. Prints both sha256; if they differ, says where, and fails. With ENGINE=host
+both builds run on this machine, in different folders and, where libfaketime is found, at different times.
+
+    python3 docker/reproduce.py --engine docker [--source FOLDER]
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import engine as engines
+import fetch
+import images
+from fetch import CACHE, Failure, main_guard
+from make_wheel import HERE, ROOT, check_host, environment, fresh_folder, run_cibuildwheel, source_facts, virtual_environment
+
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+DAYS_LATER = 23
+FIRST = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "LANG": "C", "MAX_JOBS": "1"}
+SECOND = {"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", "MAX_JOBS": "3"}
+
+
+def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> Path:
+    """A copy of the source whose files are created in another order, with the modes of another umask."""
+    plain = target.with_name(target.name + "-plain")
+    subprocess.run(["bash", HERE / "stage-source.sh", source, plain], check=True)
+    files = sorted((p for p in plain.rglob("*") if p.is_file()), reverse=backwards)
+    for file in files:
+        copy = target / file.relative_to(plain)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        copy.chmod((0o700 if os.access(file, os.X_OK) else 0o600) if private else (0o775 if os.access(file, os.X_OK) else 0o664))
+    shutil.rmtree(plain)
+    return target
+
+
+def build_with_cibuildwheel(engine: str, variant: str, source: Path, out: Path, facts: dict[str, str]) -> None:
+    run_cibuildwheel(engine, variant, source, out, facts | FIRST, "--hostname=first")
+
+
+def build_with_run(engine: str, variant: str, source: Path, out: Path, facts: dict[str, str]) -> None:
+    """Plain `docker run` as another user, at another time; the project lies in memory, another file system."""
+    clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    variables = [f"--env={name}={value}" for name, value in (facts | SECOND | clock).items()]
+    out.chmod(0o777)
+    for path in (source, *source.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+    subprocess.run(
+        [engine, "run", "--rm", "--network=none", "--hostname=second", "--user=4321:8765", *variables,
+         f"--volume={source}:/project:ro", f"--volume={out}:/out", images.image_name("build", variant),
+         "bash", "-c", "umask 077 && /opt/customops/build-wheel.sh /project /out"],
+        check=True,
+    )  # fmt: skip
+
+
+def build_on_host(source: Path, out: Path, facts: dict[str, str], extra: dict[str, str]) -> None:
+    tools = virtual_environment("build")
+    subprocess.run(
+        ["bash", HERE / "build-wheel.sh", source, out],
+        check=True, env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
+    )  # fmt: skip
+
+
+def host_faketime() -> dict[str, str]:
+    if not Path(FAKETIME).exists():
+        print("libfaketime is not installed: both builds see the real time, which passes between them", flush=True)
+        return {}
+    return {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def list_differences(first: Path, second: Path) -> list[str]:
+    """Which members of two wheels differ; for machines without diffoscope."""
+    with zipfile.ZipFile(first) as a, zipfile.ZipFile(second) as b:
+        names = dict.fromkeys([*a.namelist(), *b.namelist()])
+        left, right = ({n: z.read(n) for n in z.namelist()} for z in (a, b))
+    differing = [name for name in names if left.get(name) != right.get(name)]
+    return [f"{name} differs" for name in differing] or ["the contents are equal: order, time stamps, modes or compression differ"]
+
+
+def report(engine: str, variant: str, first: Path, second: Path) -> None:
+    """Where the two differ: diffoscope's report (the build image has it), or a list of members."""
+    for line in list_differences(first, second):
+        print(f"  {line}", flush=True)
+    if engine != "host":
+        folders = [f"--volume={path.parent}:/{name}:ro" for path, name in ((first, "first"), (second, "second"))]
+        command = ["env", "-u", "PYTHONPATH", "/usr/bin/python3", "/usr/bin/diffoscope", "--max-report-size=20000"]
+        run = [engine, "run", "--rm", "--network=none", *folders, images.image_name("build", variant)]
+        subprocess.run([*run, *command, f"/first/{first.name}", f"/second/{second.name}"], check=False)
+    elif shutil.which("diffoscope"):
+        subprocess.run(["diffoscope", first, second], check=False)
+    else:
+        print("  (diffoscope is not installed: apt-get install diffoscope-minimal shows the bytes)", flush=True)
+
+
+def compare(engine: str, variant: str, first: Path, second: Path) -> str:
+    """The common sha256 of the wheels that two folders hold; fails with a report when they differ."""
+    (left,), (right,) = first.glob("*.whl"), second.glob("*.whl")
+    sums = [fetch.sha256_of(path) for path in (left, right)]
+    print(f"{sums[0]}  {left.name}  ({first.name})\n{sums[1]}  {right.name}  ({second.name})", flush=True)
+    if sums[0] != sums[1]:
+        report(engine, variant, left, right)
+        raise Failure("the two builds differ, see above")
+    return sums[0]
+
+
+def reproduce(engine: str, variant: str, base: str, source: Path) -> None:
+    work = fresh_folder("reproduce")
+    facts = source_facts(source)
+    first, second = work / "first", work / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    sources = (
+        copy_tree(source, work / "a" / "some-source", backwards=False, private=False),
+        copy_tree(source, work / "b" / "a longer way" / "source", backwards=True, private=True),
+    )
+    if engine == "host":
+        check_host()
+        build_on_host(sources[0], first, facts, FIRST)
+        build_on_host(sources[1], second, facts, SECOND | host_faketime())
+    else:
+        images.fetch_inputs()
+        images.ensure(engine, variant, base)
+        build_with_cibuildwheel(engine, variant, sources[0], first, facts)
+        build_with_run(engine, variant, sources[1], second, facts)
+    sha256 = compare(engine, variant, first, second)
+    proof = CACHE / "reproduced"
+    proof.mkdir(exist_ok=True)
+    (proof / sha256).touch()
+    print(f"reproduced: two builds of commit {facts['SOURCE_COMMIT'] or '(none)'} gave the same bytes", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variant", default="cpu")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--base", default="debian")
+    parser.add_argument("--source", type=Path, default=ROOT, help="the project to build twice")
+    args = parser.parse_args()
+    images.check_choices(args.variant, args.base)
+    engine, reason = engines.choose(args.engine)
+    print(f"ENGINE={engine} ({reason})", flush=True)
+    reproduce(engine, args.variant, args.base, args.source.resolve())
+
+
+if __name__ == "__main__":
+    main_guard(main)
