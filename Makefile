@@ -9,7 +9,7 @@ TORCHES ?= 2.10.0 2.13.0 2.15.0
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && $(PYTHON)
 
-.PHONY: help wheel test test-matrix reproduce fetch image shell lock lint format clean
+.PHONY: help wheel test test-matrix reproduce verify index publish fetch image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -19,7 +19,6 @@ help:  ## this list
 	@echo "  BASE=$(BASE)      debian: hash-locked packages; manylinux: PyPA's image by digest"
 	@echo "  PYTHON=$(PYTHON)   runs the scripts; 3.11 or newer (ENGINE=host: 3.11)"
 	@echo "  PYTHONS, TORCHES   pairs for test-matrix: $(PYTHONS) / $(TORCHES)"
-	@echo "  DEBIAN_MIRROR      instead of the mirrors of this machine's apt"
 
 wheel:  ## build, repair, check and test a wheel; it appears in dist/ when all that went well
 	$(RUN) docker/make_wheel.py wheel $(FLAGS)
@@ -33,6 +32,15 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 
 reproduce:  ## two builds that differ in place, time, user, ...: equal bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(FLAGS)
+
+verify:  ## rebuild WHEEL=... from the commit that it records: identical, or a report
+	$(RUN) docker/verify.py --engine "$(ENGINE)" "$(WHEEL)"
+
+index:  ## dist/simple-root, a static package index that pip and uv install from
+	$(RUN) docker/index.py
+
+publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
+	$(RUN) docker/publish.py --repository-url "$(REPOSITORY_URL)"
 
 fetch:  ## download every locked input into .cache/ and verify it; the only step with a network
 	$(RUN) docker/fetch.py

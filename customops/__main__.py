@@ -20,7 +20,10 @@ def main() -> None:
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}")
     print(f"library: {_loader.LIBRARY} (loaded: this build has CPU kernels only)")
     print(f"CPU capability: {torch.ops.customops._cpu_capability()}, {torch.get_num_threads()} threads")
-    print("build record: " + (json.dumps(record, indent=2, sort_keys=True) if record else "none, this is a source checkout"))
+    print(
+        "build record: "
+        + (json.dumps(record, indent=2, sort_keys=True) if record else "none, this is a source checkout")
+    )
 
 
 if __name__ == "__main__":

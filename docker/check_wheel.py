@@ -30,7 +30,9 @@ ALLOWED_LIBRARIES = {
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
-DIST_INFO = re.compile(r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)")
+DIST_INFO = re.compile(
+    r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"
+)
 TORCH_CXX = re.compile(r"_Z[A-Z]*(2at|3c10|5torch|N2at|N3c10|N5torch|NK2at|NK3c10|NK5torch)")
 
 

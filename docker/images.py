@@ -105,7 +105,13 @@ def ensure(engine: str, variant: str, base: str) -> None:
         arguments = {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
     else:
         image = manylinux_base(engine)
-        arguments = {"BASE": MANYLINUX, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
+        arguments = {
+            "BASE": MANYLINUX,
+            "BUILD_BASE": image,
+            "TEST_BASE": image,
+            "GCC_VERSION": "any",
+            "PYTHON_VERSION": "any",
+        }
     for target in stale:
         print(f"building {image_name(target, variant)}", flush=True)
         subprocess.run(

@@ -73,7 +73,9 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     return folder / "bin"
 
 
-def run_cibuildwheel(engine: str, variant: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
+def run_cibuildwheel(
+    engine: str, variant: str, source: Path, out: Path, variables: dict[str, str], *create: str
+) -> None:
     """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
     tools = virtual_environment("host")
     arguments = ["--network=none", *create, *(f"--env={name}={value}" for name, value in variables.items())]

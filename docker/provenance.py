@@ -31,17 +31,31 @@ def materials(locks: Path) -> list[dict]:
                 continue
             if lock.endswith(".lock"):
                 sha256, _, package, version, path = line.split()
-                found.append({"name": Path(path).name, "uri": f"pkg:deb/debian/{package}@{version}", "digest": {"sha256": sha256}})
+                found.append(
+                    {
+                        "name": Path(path).name,
+                        "uri": f"pkg:deb/debian/{package}@{version}",
+                        "digest": {"sha256": sha256},
+                    }
+                )
             else:
                 requirement, _, sha256 = line.partition(" --hash=sha256:")
-                found.append({"name": requirement, "uri": f"pkg:pypi/{requirement.replace('==', '@')}", "digest": {"sha256": sha256}})
+                found.append(
+                    {
+                        "name": requirement,
+                        "uri": f"pkg:pypi/{requirement.replace('==', '@')}",
+                        "digest": {"sha256": sha256},
+                    }
+                )
     return found
 
 
 def statement(wheel: Path, locks: Path) -> dict:
     record = read_record(wheel)
     container = record["base"] != "host"
-    source = [{"name": "source", "digest": {"gitCommit": record["source"]["commit"]}}] if record["source"]["commit"] else []
+    source = (
+        [{"name": "source", "digest": {"gitCommit": record["source"]["commit"]}}] if record["source"]["commit"] else []
+    )
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": wheel.name, "digest": {"sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()}}],
@@ -50,10 +64,14 @@ def statement(wheel: Path, locks: Path) -> dict:
             "buildDefinition": {
                 "buildType": "https://customops.invalid/make-wheel/v1",
                 "externalParameters": {"source": record["source"], "engine": "container" if container else "host"},
-                "internalParameters": {key: record[key] for key in ("base", "compiler", "python", "torch") if key in record},
+                "internalParameters": {
+                    key: record[key] for key in ("base", "compiler", "python", "torch") if key in record
+                },
                 "resolvedDependencies": source + (materials(locks) if container else []),
             },
-            "runDetails": {"builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}},
+            "runDetails": {
+                "builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}
+            },
         },
     }
 

@@ -43,10 +43,14 @@ def compiler_packages() -> list[dict]:
         if name in locked:
             packages.append({"name": name, **locked[name]})
         elif shutil.which("dpkg-query"):
-            run = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, check=False)
+            run = subprocess.run(
+                ["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, check=False
+            )
             if run.returncode == 0:
                 packages.append({"name": name, "version": run.stdout})
-    return packages or [{"name": "gcc", "version": subprocess.check_output(["g++", "-dumpfullversion"], text=True).strip()}]
+    return packages or [
+        {"name": "gcc", "version": subprocess.check_output(["g++", "-dumpfullversion"], text=True).strip()}
+    ]
 
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
@@ -62,7 +66,9 @@ def sbom(name: str, version: str, packages: list[dict], torch: str) -> dict:
     """CycloneDX 1.6: the wheel, and what its libraries carry inside."""
     components = []
     for package in packages:
-        distro = f"pkg:deb/debian/{package['name'].replace('+', '%2B')}@{package['version'].replace('+', '%2B')}?arch=amd64"
+        distro = (
+            f"pkg:deb/debian/{package['name'].replace('+', '%2B')}@{package['version'].replace('+', '%2B')}?arch=amd64"
+        )
         component = {
             "type": "library",
             "bom-ref": distro,
@@ -139,7 +145,9 @@ def complete(wheel: Path) -> None:
     }
     record["base"] = os.environ.get("CUSTOMOPS_BUILD_IMAGE") or "host"
     if os.environ.get("CUSTOMOPS_BUILD_IMAGE") == "debian":
-        record["base"] = f"Debian 11 packages, debian-build.lock sha256 {hashlib.sha256(BASE_LOCK.read_bytes()).hexdigest()}"
+        record["base"] = (
+            f"Debian 11 packages, debian-build.lock sha256 {hashlib.sha256(BASE_LOCK.read_bytes()).hexdigest()}"
+        )
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
     bom = sbom(name, str(version), packages, record.get("torch", "unknown"))
@@ -147,7 +155,8 @@ def complete(wheel: Path) -> None:
     for package in packages:
         terms = DOC / package["name"] / "copyright"
         if terms.exists():
-            contents[f"{info}/licenses/{package['name']}/copyright"] = terms.read_bytes()
+            # Resolved, because one source package's binaries share one text.
+            contents[f"{info}/licenses/{terms.resolve().parent.name}/copyright"] = terms.read_bytes()
     pack(wheel, contents, epoch)
 
 

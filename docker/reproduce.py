@@ -19,7 +19,16 @@ import engine as engines
 import fetch
 import images
 from fetch import CACHE, Failure, main_guard
-from make_wheel import HERE, ROOT, check_host, environment, fresh_folder, run_cibuildwheel, source_facts, virtual_environment
+from make_wheel import (
+    HERE,
+    ROOT,
+    check_host,
+    environment,
+    fresh_folder,
+    run_cibuildwheel,
+    source_facts,
+    virtual_environment,
+)
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
@@ -36,7 +45,11 @@ def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> 
         copy = target / file.relative_to(plain)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
-        copy.chmod((0o700 if os.access(file, os.X_OK) else 0o600) if private else (0o775 if os.access(file, os.X_OK) else 0o664))
+        copy.chmod(
+            (0o700 if os.access(file, os.X_OK) else 0o600)
+            if private
+            else (0o775 if os.access(file, os.X_OK) else 0o664)
+        )
     shutil.rmtree(plain)
     return target
 
@@ -81,7 +94,9 @@ def list_differences(first: Path, second: Path) -> list[str]:
         names = dict.fromkeys([*a.namelist(), *b.namelist()])
         left, right = ({n: z.read(n) for n in z.namelist()} for z in (a, b))
     differing = [name for name in names if left.get(name) != right.get(name)]
-    return [f"{name} differs" for name in differing] or ["the contents are equal: order, time stamps, modes or compression differ"]
+    return [f"{name} differs" for name in differing] or [
+        "the contents are equal: order, time stamps, modes or compression differ"
+    ]
 
 
 def report(engine: str, variant: str, first: Path, second: Path) -> None:
@@ -90,9 +105,11 @@ def report(engine: str, variant: str, first: Path, second: Path) -> None:
         print(f"  {line}", flush=True)
     if engine != "host":
         folders = [f"--volume={path.parent}:/{name}:ro" for path, name in ((first, "first"), (second, "second"))]
-        command = ["env", "-u", "PYTHONPATH", "/usr/bin/python3", "/usr/bin/diffoscope", "--max-report-size=20000"]
+        # ldconfig: diffoscope finds libmagic through the loader's cache, which an unpacked base does not have.
+        script = 'ldconfig && env -u PYTHONPATH /usr/bin/python3 /usr/bin/diffoscope "$@" | head -n 200'
         run = [engine, "run", "--rm", "--network=none", *folders, images.image_name("build", variant)]
-        subprocess.run([*run, *command, f"/first/{first.name}", f"/second/{second.name}"], check=False)
+        files = (f"/first/{first.name}", f"/second/{second.name}")
+        subprocess.run([*run, "bash", "-c", script, "diffoscope", *files], check=False)
     elif shutil.which("diffoscope"):
         subprocess.run(["diffoscope", first, second], check=False)
     else:

@@ -51,9 +51,10 @@ def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     run = container(BUILD, mounts=[(project, "/project")])
 
     assert run.returncode == 0, run.stdout + run.stderr
-    (wheel,) = (project / "dist").iterdir()
-    assert wheel.name == "customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl"
-    assert {(p.stat().st_uid, p.stat().st_gid) for p in (wheel, wheel.parent)} == {owner}
+    (wheel,) = (project / "dist").glob("*.whl")
+    assert wheel.name == "customops-0.1.0+cpu-py3-none-manylinux_2_28_x86_64.whl"
+    assert [p.name for p in wheel.parent.iterdir() if p != wheel] == [f"{wheel.name}.provenance.json"]
+    assert {(p.stat().st_uid, p.stat().st_gid) for p in (wheel.parent, *wheel.parent.iterdir())} == {owner}
     after = sorted(p.relative_to(project) for p in project.rglob("*") if "dist" not in p.parts)
     assert after == before
     assert wheel.stat().st_size < 700_000

@@ -1,0 +1,47 @@
+"""Uploads the wheel of dist/, once it deserves it: `make publish [REPOSITORY_URL=...]`.
+
+Refuses a wheel that was built from a dirty tree, or that `make reproduce` has not built twice with these very bytes; then
+`twine check --strict` and `twine upload`. Without REPOSITORY_URL twine's own configuration decides where to. Credentials
+are twine's business, too (TWINE_USERNAME, TWINE_PASSWORD, or its configuration file).
+"""
+
+import argparse
+import subprocess
+from pathlib import Path
+
+import fetch
+from fetch import CACHE, Failure, main_guard
+from make_wheel import DIST, environment, virtual_environment
+from provenance import read_record
+
+
+def check(wheel: Path) -> None:
+    source = read_record(wheel)["source"]
+    if not source["commit"] or source["dirty"]:
+        raise Failure(
+            f"{wheel.name} was built from a tree with uncommitted changes: commit them, then `make wheel reproduce`"
+        )
+    sha256 = fetch.sha256_of(wheel)
+    if not (CACHE / "reproduced" / sha256).exists():
+        raise Failure(
+            f"{wheel.name} (sha256 {sha256}) has not been reproduced: run `make reproduce` on the same commit"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dist", type=Path, default=DIST)
+    parser.add_argument("--repository-url", default="")
+    args = parser.parse_args()
+    wheels = list(args.dist.glob("*.whl"))
+    if len(wheels) != 1:
+        raise Failure(f"{args.dist} must hold exactly one wheel, found {len(wheels)}: run `make wheel`")
+    check(wheels[0])
+    twine = virtual_environment("publish") / "twine"
+    subprocess.run([twine, "check", "--strict", wheels[0]], check=True, env=environment())
+    where = ["--repository-url", args.repository_url] if args.repository_url else []
+    subprocess.run([twine, "upload", "--non-interactive", *where, wheels[0]], check=True, env=environment())
+
+
+if __name__ == "__main__":
+    main_guard(main)

@@ -1,0 +1,61 @@
+"""Rebuilds a wheel from the commit that it records, and compares: `make verify WHEEL=...`.
+
+Says `identical`, or shows what differs and fails. The rebuild uses the scripts, locks and Dockerfile of that commit, in a
+clone under .cache/verify, so a wheel stays verifiable after the project has moved on.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import engine as engines
+import fetch
+from fetch import CACHE, Failure, main_guard
+from make_wheel import ROOT, environment, fresh_folder
+from provenance import read_record
+from reproduce import report
+
+
+def rebuild(commit: str, engine: str) -> Path:
+    """The wheel that `make wheel` makes from a commit of this repository."""
+    source = fresh_folder("verify") / "source"
+    clone = subprocess.run(["git", "clone", "--quiet", "--no-checkout", ROOT, source], check=False)
+    checkout = subprocess.run(["git", "-C", source, "checkout", "--quiet", commit], capture_output=True, check=False)
+    if clone.returncode or checkout.returncode:
+        raise Failure(f"this repository has no commit {commit}: fetch it first (git fetch --all)")
+    script = source / "docker/make_wheel.py"
+    env = environment(CUSTOMOPS_CACHE=str(CACHE))
+    env.pop("SOURCE_DATE_EPOCH", None)
+    subprocess.run([sys.executable, script, "wheel", "--engine", engine], check=True, env=env)
+    return next((source / "dist").glob("*.whl"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("wheel", type=Path)
+    args = parser.parse_args()
+    if not args.wheel.is_file():
+        raise Failure(f"there is no wheel {args.wheel}: make verify WHEEL=path/to/customops-....whl")
+    try:
+        record = read_record(args.wheel)
+    except (StopIteration, ValueError) as error:
+        raise Failure(f"{args.wheel.name} carries no build record: `make wheel` did not make it") from error
+    source = record["source"]
+    if not source["commit"] or source["dirty"]:
+        raise Failure(f"{args.wheel.name} was built from uncommitted changes: nobody can rebuild it")
+    engine = "host" if record["base"] == "host" else engines.choose(args.engine)[0]
+    if record["base"] != "host" and engine == "host":
+        raise Failure(f"{args.wheel.name} was built in a container: start docker or podman to verify it")
+    again = rebuild(source["commit"], engine)
+    expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
+    print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
+    if expected != actual:
+        report(engine, "cpu", args.wheel.resolve(), again)
+        raise Failure(f"{args.wheel.name} is not what its commit builds, see above")
+    print("identical")
+
+
+if __name__ == "__main__":
+    main_guard(main)

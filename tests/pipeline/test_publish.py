@@ -1,0 +1,227 @@
+"""The index and the upload, over HTTP on loopback, with pip and uv as the judges."""
+
+import base64
+import functools
+import hashlib
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import fetch
+import index
+import publish
+import pytest
+import record
+import verify
+
+BIN = Path(sys.executable).parent
+NAME = "customops-0.1.0+cpu-py3-none-any.whl"
+METADATA = b"Metadata-Version: 2.1\nName: customops\nVersion: 0.1.0+cpu\nSummary: a test\nRequires-Python: >=3.10\nDescription-Content-Type: text/plain\n\nA test.\n"
+
+
+def make_wheel(dist, dirty=False, commit="c0ffee"):
+    """A small wheel that stands for the real one: installable anywhere, with a build record."""
+    info = "customops-0.1.0+cpu.dist-info"
+    source = {"commit": commit, "dirty": dirty, "date_epoch": 1700000000}
+    contents = {
+        "customops/__init__.py": b"answer = 42\n",
+        f"{info}/METADATA": METADATA,
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/build.json": json.dumps({"source": source, "base": "host"}).encode(),
+    }
+    dist.mkdir(exist_ok=True)
+    record.pack(dist / NAME, contents, 1700000000)
+    return dist / NAME
+
+
+@pytest.fixture
+def dist(tmp_path):
+    return tmp_path / "dist"
+
+
+@pytest.fixture
+def serve():
+    """serve(folder) -> address of an HTTP server on loopback."""
+    servers = []
+
+    def start(folder):
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+        handler.log_message = lambda *_: None
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def install(tool, url, target):
+    """Installs customops from an index into a folder, with pip or uv, and nothing else configured."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))} | {
+        "PIP_CONFIG_FILE": "/dev/null",
+        "UV_NO_CONFIG": "1",
+    }
+    command = {
+        "pip": [sys.executable, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check"],
+        "uv": [BIN / "uv", "pip", "install", "--no-cache", "--python", sys.executable],
+    }[tool]
+    return subprocess.run(
+        [*command, "--target", target, "--index-url", f"{url}/simple/", "customops"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_installs_from_the_index(dist, serve, tmp_path, tool):
+    make_wheel(dist)
+    run = install(tool, serve(index.write_index(dist)), tmp_path / "site")
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "site/customops/__init__.py").read_text() == "answer = 42\n"
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_a_tampered_wheel_is_refused(dist, serve, tmp_path, tool):
+    wheel = make_wheel(dist)
+    root = index.write_index(dist)
+    served = root / "files" / NAME
+    body = bytearray(served.read_bytes())
+    body[body.index(b"PK\x01\x02") + 12] ^= 1  # a time stamp: still a valid zip, only its hash is wrong
+    served.write_bytes(body)
+    run = install(tool, serve(root), tmp_path / "site")
+    assert run.returncode != 0
+    said = run.stdout + run.stderr
+    assert fetch.sha256_of(wheel) in said
+    assert hashlib.sha256(body).hexdigest() in said
+    assert "customops" in said
+    assert not (tmp_path / "site/customops").exists()
+
+
+def test_pages(dist):
+    wheel = make_wheel(dist)
+    root = index.write_index(dist)
+    data = json.loads((root / "simple/customops/index.json").read_text())
+    (file,) = data["files"]
+    assert data["meta"] == {"api-version": "1.1"}
+    assert (data["name"], data["versions"]) == ("customops", ["0.1.0+cpu"])
+    assert (file["filename"], file["size"], file["requires-python"]) == (NAME, wheel.stat().st_size, ">=3.10")
+    assert file["hashes"] == {"sha256": fetch.sha256_of(wheel)}
+    assert (root / "files" / f"{NAME}.metadata").read_bytes() == METADATA
+    assert file["core-metadata"] == {"sha256": hashlib.sha256(METADATA).hexdigest()}
+    assert json.loads((root / "simple/index.json").read_text())["projects"] == [{"name": "customops"}]
+    page = (root / "simple/customops/index.html").read_text()
+    assert f'#sha256={fetch.sha256_of(wheel)}" data-requires-python="&gt;=3.10"' in page
+
+
+def test_the_index_is_made_anew(dist):
+    make_wheel(dist)
+    (index.write_index(dist) / "files/old.whl").touch()
+    assert not (index.write_index(dist) / "files/old.whl").exists()
+
+
+def test_nothing_to_index(tmp_path):
+    with pytest.raises(fetch.Failure, match="holds no wheel: run `make wheel` first"):
+        index.write_index(tmp_path)
+
+
+@pytest.fixture
+def upload_server(tmp_path):
+    """pypiserver on loopback, with one user; yields (address, folder of uploads)."""
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    password = tmp_path / "htpasswd"
+    digest = base64.b64encode(hashlib.sha1(b"secret").digest()).decode()
+    password.write_text(f"founder:{{SHA}}{digest}\n")
+    server = subprocess.Popen(
+        [BIN / "pypi-server", "run", "-i", "127.0.0.1", "-p", str(port), "-P", password, "--disable-fallback", folder],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    for _ in range(100):
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}", folder
+    server.terminate()
+    server.wait()
+
+
+@pytest.fixture
+def run_publish(dist, tmp_path, monkeypatch):
+    """run_publish(url): publishes the wheel of dist/, as reproduced unless told otherwise."""
+    monkeypatch.setenv("TWINE_USERNAME", "founder")
+    monkeypatch.setenv("TWINE_PASSWORD", "secret")
+    monkeypatch.setattr(publish, "CACHE", tmp_path / "cache")
+
+    def run(url, reproduced=True):
+        if reproduced:
+            proof = tmp_path / "cache/reproduced" / fetch.sha256_of(dist / NAME)
+            proof.parent.mkdir(parents=True, exist_ok=True)
+            proof.touch()
+        monkeypatch.setattr("sys.argv", ["publish.py", "--dist", str(dist), "--repository-url", url])
+        publish.main()
+
+    return run
+
+
+def test_upload_then_install(dist, upload_server, run_publish, tmp_path):
+    url, uploads = upload_server
+    wheel = make_wheel(dist)
+    run_publish(url)
+    assert (uploads / NAME).read_bytes() == wheel.read_bytes()
+    run = install("pip", url, tmp_path / "site")
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "site/customops/__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "reproduced", "message"),
+    [
+        ({"dirty": True}, True, "was built from a tree with uncommitted changes"),
+        ({"commit": None}, True, "was built from a tree with uncommitted changes"),
+        ({}, False, "has not been reproduced: run `make reproduce`"),
+    ],
+)
+def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, options, reproduced, message):
+    url, uploads = upload_server
+    make_wheel(dist, **options)
+    with pytest.raises(fetch.Failure, match=message):
+        run_publish(url, reproduced)
+    assert list(uploads.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dirty": True}, "built from uncommitted changes: nobody can rebuild it"),
+        ({"commit": "0" * 40}, "no commit 0000"),
+    ],
+)
+def test_verify_refuses_what_cannot_be_rebuilt(dist, monkeypatch, tmp_path, options, message):
+    wheel = make_wheel(dist, **options)
+    monkeypatch.setattr("make_wheel.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("sys.argv", ["verify.py", "--engine", "host", str(wheel)])
+    with pytest.raises(fetch.Failure, match=message):
+        verify.main()
+
+
+def test_verify_without_a_wheel(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["verify.py", "nowhere.whl"])
+    with pytest.raises(fetch.Failure, match=r"there is no wheel nowhere\.whl"):
+        verify.main()

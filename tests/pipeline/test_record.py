@@ -1,0 +1,142 @@
+"""The record, the SBOM and the canonical packing of a wheel."""
+
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+
+import check_wheel
+import fetch
+import provenance
+import pytest
+import record
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the library of the test wheel is made with g++")
+
+NAME = "customops-0.1.0+cpu-py3-none-manylinux_2_28_x86_64.whl"
+INFO = "customops-0.1.0+cpu.dist-info"
+
+
+@pytest.fixture
+def raw_wheel(tmp_path):
+    """raw_wheel(folder, order, umask, date) -> a wheel as auditwheel leaves it: the same contents, packed differently."""
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-o", tmp_path / "lib.so"], check=True)
+    contents = {
+        "customops/__init__.py": b"",
+        "customops/_cpu.so": (tmp_path / "lib.so").read_bytes(),
+        f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: customops\nVersion: 0.1.0+cpu\n",
+        f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-manylinux_2_28_x86_64\n",
+        f"{INFO}/build.json": b'{"torch": "2.13.0+cpu", "compiler": "g++"}',
+        f"{INFO}/RECORD": b"stale",
+    }
+
+    def build(folder, backwards=False, mode=0o644, year=2026, level=6):
+        path = tmp_path / folder / NAME
+        path.parent.mkdir()
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.mkdir("customops")
+            for name in sorted(contents, reverse=backwards):
+                entry = zipfile.ZipInfo(name, (year, 1, 2, 3, 4, 6))
+                entry.external_attr = mode << 16
+                archive.writestr(entry, contents[name], zipfile.ZIP_DEFLATED, level)
+        return path
+
+    return build
+
+
+@pytest.fixture(autouse=True)
+def facts(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.setenv("SOURCE_COMMIT", "c0ffee")
+    monkeypatch.setenv("SOURCE_DIRTY", "0")
+    monkeypatch.delenv("CUSTOMOPS_BUILD_IMAGE", raising=False)
+
+
+def read(wheel, name):
+    with zipfile.ZipFile(wheel) as archive:
+        return json.loads(archive.read(f"{INFO}/{name}"))
+
+
+def test_packing_forgets_order_modes_times_and_compression(raw_wheel):
+    one, two = raw_wheel("one"), raw_wheel("two", backwards=True, mode=0o600, year=2031, level=1)
+    assert one.read_bytes() != two.read_bytes()
+    record.complete(one)
+    old = os.umask(0o077)
+    try:
+        record.complete(two)
+    finally:
+        os.umask(old)
+    assert one.read_bytes() == two.read_bytes()
+    assert check_wheel.check(one)[0] == []
+
+
+def test_record(raw_wheel):
+    wheel = raw_wheel("one")
+    record.complete(wheel)
+    found = read(wheel, "build.json")
+    assert found["source"] == {"commit": "c0ffee", "dirty": False, "date_epoch": 1700000000}
+    assert (found["base"], found["torch"]) == ("host", "2.13.0+cpu")
+
+
+def test_an_unknown_source_counts_as_dirty(raw_wheel, monkeypatch):
+    monkeypatch.delenv("SOURCE_COMMIT")
+    monkeypatch.delenv("SOURCE_DIRTY")
+    wheel = raw_wheel("one")
+    record.complete(wheel)
+    assert read(wheel, "build.json")["source"] == {"commit": None, "dirty": True, "date_epoch": 1700000000}
+
+
+def test_sbom_names_what_is_linked_statically_with_the_locks_hash(raw_wheel, root, tmp_path, monkeypatch):
+    """In the image the packages and their hashes come from the lock."""
+    major = subprocess.check_output(["g++", "-dumpversion"], text=True).split(".")[0].strip()
+    lock = tmp_path / "debian-build.lock"
+    lock.write_text(
+        f"# make lock\n{'ab' * 32} 10 libstdc++-{major}-dev 1.2-3 pool/x.deb\n{'cd' * 32} 10 libgcc-{major}-dev 1.2-3 pool/y.deb\n"
+    )
+    monkeypatch.setattr(record, "BASE_LOCK", lock)
+    monkeypatch.setattr(record, "DOC", tmp_path / "doc")
+    (tmp_path / "doc/gcc-base").mkdir(parents=True)
+    (tmp_path / "doc/gcc-base/copyright").write_text("terms")
+    for package in (f"libstdc++-{major}-dev", f"libgcc-{major}-dev"):
+        (tmp_path / "doc" / package).symlink_to("gcc-base")
+    monkeypatch.setenv("CUSTOMOPS_BUILD_IMAGE", "debian")
+    wheel = raw_wheel("one")
+    record.complete(wheel)
+    bom = read(wheel, "sboms/customops.cdx.json")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom)) is None
+    components = {component["name"]: component for component in bom["components"]}
+    assert components[f"libstdc++-{major}-dev"]["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert set(components) == {f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "torch"}
+    assert "debian-build.lock sha256" in read(wheel, "build.json")["base"]
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(f"{INFO}/licenses/gcc-base/copyright") == b"terms"
+
+
+def test_the_validator_does_complain(raw_wheel):
+    wheel = raw_wheel("one")
+    record.complete(wheel)
+    bom = read(wheel, "sboms/customops.cdx.json")
+    del bom["components"][0]["name"]
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom)) is not None
+
+
+def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
+    wheel = raw_wheel("one")
+    record.complete(wheel)
+    statement = json.loads(provenance.write(wheel, root / "docker").read_text())
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert statement["subject"] == [{"name": NAME, "digest": {"sha256": fetch.sha256_of(wheel)}}]
+    assert statement["predicate"]["buildDefinition"]["resolvedDependencies"] == [
+        {"name": "source", "digest": {"gitCommit": "c0ffee"}}
+    ]
+
+
+def test_materials_are_all_that_the_locks_name(root):
+    found = provenance.materials(root / "docker")
+    assert all(len(item["digest"]["sha256"]) == 64 for item in found)
+    names = {item["name"] for item in found}
+    assert {"torch==2.13.0+cpu", "python3.11_3.11.2.orig.tar.gz", "libstdc++-10-dev_10.2.1-6_amd64.deb"} <= names
