@@ -6,6 +6,7 @@ Metadata stands in pyproject.toml. `pip install .` is enough; `make wheel` is th
 import json
 import os
 import platform
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -26,14 +27,16 @@ COMPILE_ARGS = [
     "-Wno-maybe-uninitialized",  # GCC's own AVX-512 headers trip over it
     # What torch 2.10 offers, whichever torch stands by: the headers then refuse anything newer.
     "-DTORCH_TARGET_VERSION=0x020a000000000000",
-    # No absolute path of the build machine ends up in an error message.
+    # No absolute path of the build machine ends up in an error message: not the project's, not torch's headers'.
     f"-ffile-prefix-map={ROOT.resolve()}=.",
+    f"-ffile-prefix-map={include_paths()[0]}=torch/include",
 ]
 LINK_ARGS = [
     # libstdc++ comes along, hidden, so that the user's may be older. libgcc_s stays shared: an exception that is thrown
     # here is caught in libtorch, and both sides must unwind with the same library.
     "-static-libstdc++",
     "-Wl,--exclude-libs,ALL",
+    "-Wl,--version-script=csrc/exports.map",
     "-Wl,--gc-sections",
     "-Wl,--strip-all",
 ]
@@ -53,13 +56,13 @@ class Wheel(bdist_wheel):
     def egg2dist(self, egginfo_path, distinfo_path):
         """Adds the build record; docker/record.py completes it with what only the pipeline knows."""
         super().egg2dist(egginfo_path, distinfo_path)
-        compiler = subprocess.check_output([os.environ.get("CXX", "c++"), "--version"], text=True).splitlines()[0]
+        command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
         record = {
             "version": self.distribution.get_version(),
-            "compiler": compiler,
+            "compiler": subprocess.check_output(command, text=True).splitlines()[0],
             "python": platform.python_version(),
             "torch": str(torch_version),
-            "compile_args": [flag.replace(str(ROOT.resolve()), "$SOURCE") for flag in COMPILE_ARGS],
+            "compile_args": [flag.replace(str(ROOT.resolve()), "$SOURCE").replace(include_paths()[0], "$TORCH") for flag in COMPILE_ARGS],
             "link_args": LINK_ARGS,
         }
         Path(distinfo_path, "build.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
@@ -72,7 +75,7 @@ setup(
         Extension(
             "customops._cpu",
             sources("cpu", ".cpp"),
-            depends=sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("csrc/**/*.h")),
+            depends=["csrc/exports.map"] + sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("csrc/**/*.h")),
             include_dirs=include_paths(),
             library_dirs=library_paths(),
             # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.

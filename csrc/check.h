@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -41,6 +42,10 @@ inline std::string to_string(ScalarType dtype) {
   }
 }
 
+inline std::string device_name(const Tensor& t) {
+  return t.is_cpu() ? "cpu" : (t.is_cuda() ? "cuda:" : "device ") + std::to_string(t.get_device_index());
+}
+
 inline void check_dtype(const char* op, const char* name, const Tensor& t) {
   switch (t.scalar_type()) {
     case ScalarType::Float:
@@ -57,7 +62,7 @@ inline void check_same(const char* op, const char* like_name, const Tensor& like
     fail(op, ": ", name, " must have the dtype of ", like_name, ", ", to_string(like.scalar_type()), ", got ",
          to_string(t.scalar_type()));
   if (t.is_cpu() != like.is_cpu() || t.get_device_index() != like.get_device_index())
-    fail(op, ": ", name, " must be on the device of ", like_name);
+    fail(op, ": ", name, " must be on the device of ", like_name, ", ", device_name(like), ", got ", device_name(t));
   auto expected = like.sizes(), got = t.sizes();
   if (expected.size() != got.size() || !std::equal(expected.begin(), expected.end(), got.begin()))
     fail(op, ": ", name, " must have the shape of ", like_name, ", ", to_string(expected), ", got ", to_string(got),

@@ -10,7 +10,8 @@ def promote(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     This is what autocast does to torch's own elementwise ops of several inputs: they follow their inputs, and only
     mixed inputs are cast. Outside autocast the op itself refuses mixed dtypes, as a mistake.
     """
-    if torch.is_autocast_enabled(a.device.type) and a.is_floating_point() and b.is_floating_point():
+    device = a.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device) and a.is_floating_point() and b.is_floating_point():
         wider = torch.promote_types(a.dtype, b.dtype)
         return a.to(wider), b.to(wider)
     return a, b

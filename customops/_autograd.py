@@ -1,25 +1,32 @@
-"""Gives an op its derivative twice: once for the dispatcher, once as a fast path for eager mode."""
+"""Gives an op its derivatives: for the dispatcher, for functorch transforms, and a fast path for eager mode."""
 
 from collections.abc import Callable
 
 import torch
+from torch.autograd import forward_ad
 
 # torch.autograd.Function.apply is Python around this C++ apply: it looks for functorch transforms and default arguments
 # on every call. We look for the transforms ourselves and have no defaults, which takes a differentiable call on a
-# 4-element tensor from 6.2 to 4.5 us. Where a torch release lacks these names, Function.apply does the work.
+# 4-element tensor from 6.2 to 4.5 us. Where a torch release lacks this name, Function.apply does the work.
 _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 
 
-def differentiable(op: str, backward: Callable, setup_context: Callable | None = None) -> Callable:
-    """Attaches ``backward`` to ``customops::<op>`` and returns the callable that public functions use for gradients.
+def forward_mode() -> bool:
+    """Whether forward-mode derivatives are being computed: then no input need say that it requires a gradient."""
+    return forward_ad._current_level >= 0
 
-    The dispatcher's own route (``torch.library.register_autograd``) serves torch.compile, torch.export and callers of
-    ``torch.ops.customops``; in eager mode it costs twice what an ``autograd.Function`` around the plain op does.
+
+def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Callable | None = None) -> Callable:
+    """Attaches derivatives to ``customops::<op>`` and returns the callable that public functions use for them.
+
+    ``torch.library.register_autograd`` serves torch.compile, torch.export and callers of ``torch.ops.customops``, but
+    costs twice what an ``autograd.Function`` around the plain op does and knows no functorch transform.
 
     Args:
         op: name of the op; ``customops::_<op>`` is its twin without autograd.
         backward: ``backward(ctx, grad) -> gradients``, made of differentiable ops, so that it can be derived again.
-        setup_context: ``setup_context(ctx, inputs, output)`` stores what ``backward`` needs.
+        jvp: ``jvp(ctx, *tangents) -> tangent``; a tangent is None where an input has none.
+        setup_context: ``setup_context(ctx, inputs, output)`` stores what both need.
     """
     registered = getattr(torch.ops.customops, op).default
     plain = getattr(torch.ops.customops, "_" + op).default
@@ -31,16 +38,27 @@ def differentiable(op: str, backward: Callable, setup_context: Callable | None =
             setup_context(ctx, inputs, output)
         return output
 
-    function = type(
-        op, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    rules = {"backward": staticmethod(backward), "jvp": staticmethod(jvp)}
+    function = type(op, (torch.autograd.Function,), rules | {"forward": staticmethod(forward)})
+    # functorch wants forward and setup_context apart; that costs 10 us a call, so it is a class of its own.
+    transformable = type(
+        op,
+        (torch.autograd.Function,),
+        rules
+        | {
+            "forward": staticmethod(lambda *inputs: plain(*inputs)),
+            "setup_context": staticmethod(setup_context or (lambda ctx, inputs, output: None)),
+            "generate_vmap_rule": True,
+        },
     )
-    eager = function.apply if _functorch_active is None else super(torch.autograd.Function, function).apply
+    eager = transformable.apply if _functorch_active is None else super(torch.autograd.Function, function).apply
     is_compiling = torch.compiler.is_compiling
-    functorch_active = _functorch_active or is_compiling
 
     def apply(*inputs):
-        if is_compiling() or functorch_active():
+        if is_compiling():
             return registered(*inputs)
+        if _functorch_active is not None and _functorch_active():
+            return transformable.apply(*inputs)
         return eager(*inputs)
 
     return apply

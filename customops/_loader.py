@@ -14,6 +14,8 @@ def load() -> None:
     try:
         import torch
     except ModuleNotFoundError as error:
+        if error.name != "torch":  # torch is there, and something that it needs is not
+            raise
         raise ImportError("customops needs PyTorch 2.10 or newer: pip install torch") from error
 
     if not hasattr(torch, "ops"):

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from customops._autocast import promote
-from customops._autograd import differentiable
+from customops._check import check_dtype, check_same
+from customops._autograd import differentiable, forward_mode
 
 _plain = torch.ops.customops._add2.default
 
@@ -27,7 +28,7 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.dtype != b.dtype:
         a, b = promote(a, b)
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+    if (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)) or forward_mode():
         return _differentiable(a, b)
     return _plain(a, b)
 
@@ -35,6 +36,8 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
 @torch.library.register_fake("customops::add2")
 @torch.library.register_fake("customops::_add2")
 def _fake(a, b):
+    check_dtype("add2", "a", a)
+    check_same("add2", "a", a, "b", b)
     return torch.empty_like(a)
 
 
@@ -42,4 +45,8 @@ def _backward(ctx, grad):
     return grad, grad
 
 
-_differentiable = differentiable("add2", _backward)
+def _jvp(ctx, a, b):
+    return b if a is None else a if b is None else add2(a, b)
+
+
+_differentiable = differentiable("add2", _backward, _jvp)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from customops._autocast import promote
-from customops._autograd import differentiable
+from customops._check import check_dtype, check_same
+from customops._autograd import differentiable, forward_mode
 
 _plain = torch.ops.customops._axpy.default
 
@@ -18,18 +19,19 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
     Args:
         x: float32, float64, float16 or bfloat16, any shape, any strides.
         y: like ``x`` in dtype, device and shape; its strides may differ.
-        alpha: the factor, a Python number.
+        alpha: the factor, a Python number; no derivative goes to it.
 
     Returns:
         A new tensor of ``x``'s dtype and shape, laid out like ``torch.empty_like(x)``; float16 and bfloat16 are
         computed in float32 and rounded once.
 
     Raises:
-        RuntimeError: dtype not supported; dtype, device or shape of ``y`` differs from ``x``'s.
+        RuntimeError: dtype not supported; dtype, device or shape of ``y`` differs from ``x``'s; alpha too large for
+            float32, except for float64 inputs.
     """
     if x.dtype != y.dtype:
         x, y = promote(x, y)
-    if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
+    if (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)) or forward_mode():
         return _differentiable(x, y, alpha)
     return _plain(x, y, alpha)
 
@@ -37,6 +39,8 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
 @torch.library.register_fake("customops::axpy")
 @torch.library.register_fake("customops::_axpy")
 def _fake(x, y, alpha=2.0):
+    check_dtype("axpy", "x", x)
+    check_same("axpy", "x", x, "y", y)
     return torch.empty_like(x)
 
 
@@ -48,4 +52,8 @@ def _backward(ctx, grad):
     return grad * ctx.alpha if ctx.needs_input_grad[0] else None, grad, None
 
 
-_differentiable = differentiable("axpy", _backward, _setup_context)
+def _jvp(ctx, x, y, _alpha):
+    return y if x is None else x * ctx.alpha if y is None else axpy(x, y, ctx.alpha)
+
+
+_differentiable = differentiable("axpy", _backward, _jvp, _setup_context)

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from customops._autograd import differentiable
+from customops._autograd import differentiable, forward_mode
+from customops._check import check_dtype
 
 _plain = torch.ops.customops._flatten_copy.default
 
@@ -22,7 +23,7 @@ def flatten_copy(x: Tensor) -> Tensor:
     Raises:
         RuntimeError: dtype not supported.
     """
-    if torch.is_grad_enabled() and x.requires_grad:
+    if (torch.is_grad_enabled() and x.requires_grad) or forward_mode():
         return _differentiable(x)
     return _plain(x)
 
@@ -35,6 +36,7 @@ def install_tensor_methods() -> None:
 @torch.library.register_fake("customops::flatten_copy")
 @torch.library.register_fake("customops::_flatten_copy")
 def _fake(x):
+    check_dtype("flatten_copy", "x", x)
     return x.new_empty(x.numel())
 
 
@@ -46,4 +48,8 @@ def _backward(ctx, grad):
     return grad.reshape(ctx.shape)
 
 
-_differentiable = differentiable("flatten_copy", _backward, _setup_context)
+def _jvp(ctx, x):
+    return flatten_copy(x)
+
+
+_differentiable = differentiable("flatten_copy", _backward, _jvp, _setup_context)

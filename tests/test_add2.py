@@ -21,7 +21,7 @@ def test_mixed_layouts(layout_a, layout_b):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_large_runs_in_parallel(dtype):
+def test_large(dtype):
     a, b = large(dtype, 0), large(dtype, 1)
     assert_matches(customops.add2(a, b), a.double() + b.double(), a)
 
@@ -88,3 +88,24 @@ def test_bad_input(a, b, message, requires_grad):
         a = a.clone().requires_grad_()
     with pytest.raises(RuntimeError, match=message):
         customops.add2(a, b)
+
+
+def test_forward_mode_and_functorch():
+    a, b, t = torch.randn(3, 2, 2, dtype=torch.float64)
+    tangent = torch.func.jvp(lambda a: customops.add2(a, b), (a,), (t,))[1]
+    torch.testing.assert_close(tangent, t)
+    torch.testing.assert_close(torch.func.grad(lambda a: (customops.add2(a, b) * t.reshape_as(customops.add2(a, b))).sum())(a), t)
+    torch.testing.assert_close(torch.func.vmap(lambda a, b: customops.add2(a, b))(a, b), a + b)
+    assert gradcheck(lambda a: customops.add2(a, b), a.clone().requires_grad_(), check_forward_ad=True, check_batched_grad=True)
+
+
+def test_meta_and_fake_tensors_are_checked():
+    x = torch.ones(3)
+    for bad, message in (
+        (lambda: customops.add2(x, x.to("meta")), "device"),
+        (lambda: customops.add2(x.to("meta"), torch.ones(5, device="meta")), r"shape of \w, \(3,\), got \(5,\)"),
+        (lambda: customops.add2(x.to("meta"), x.double().to("meta")), r"dtype of \w, torch.float32, got torch.float64"),
+        (lambda: customops.add2(x.int().to("meta"), x.int().to("meta")), "must be float32, .* got torch.int32"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            bad()

@@ -33,7 +33,7 @@ def test_mixed_layouts(layout_x, layout_y):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_large_runs_in_parallel(dtype):
+def test_large(dtype):
     x, y = large(dtype, 0), large(dtype, 1)
     assert_matches(customops.axpy(x, y, 0.7), 0.7 * x.double() + y.double(), x)
 
@@ -82,7 +82,7 @@ def test_autocast_widens_mixed_inputs():
     [
         (torch.ones(2, 3), torch.ones(3, 2), r"axpy: y must have the shape of x, \(2, 3\), got \(3, 2\)"),
         (torch.ones(2), torch.ones(2).double(), r"y must have the dtype of x, torch\.float32, got torch\.float64"),
-        (torch.ones(2).long(), torch.ones(2).long(), r"x must be float32, float64, float16 or bfloat16, got Long"),
+        (torch.ones(2, 1)[:, 0].long(), torch.ones(2).long(), r"x must be float32, float64, float16 or bfloat16, got Long"),
     ],
 )
 def test_bad_input(x, y, message):
@@ -90,6 +90,33 @@ def test_bad_input(x, y, message):
         customops.axpy(x, y)
 
 
+def test_alpha_has_to_fit():
+    with pytest.raises(RuntimeError, match="alpha must fit into float32, .* torch.float16, got 1e"):
+        customops.axpy(torch.ones(1).half(), torch.ones(1).half(), 1e300)
+    assert customops.axpy(torch.ones(1).double(), torch.ones(1).double(), 1e300).item() == 1e300
+
+
 def test_module_shows_alpha():
     assert repr(customops.nn.Axpy(0.5)) == "Axpy(alpha=0.5)"
     assert customops.nn.Axpy().state_dict() == {}
+
+
+def test_forward_mode_and_functorch():
+    a, b, t = torch.randn(3, 2, 2, dtype=torch.float64)
+    tangent = torch.func.jvp(lambda a: customops.axpy(a, b, 3.0), (a,), (t,))[1]
+    torch.testing.assert_close(tangent, 3 * t)
+    torch.testing.assert_close(torch.func.grad(lambda a: (customops.axpy(a, b, 3.0) * t.reshape_as(customops.axpy(a, b, 3.0))).sum())(a), 3 * t)
+    torch.testing.assert_close(torch.func.vmap(lambda a, b: customops.axpy(a, b, 3.0))(a, b), 3 * a + b)
+    assert gradcheck(lambda a: customops.axpy(a, b, 3.0), a.clone().requires_grad_(), check_forward_ad=True, check_batched_grad=True)
+
+
+def test_meta_and_fake_tensors_are_checked():
+    x = torch.ones(3)
+    for bad, message in (
+        (lambda: customops.axpy(x, x.to("meta")), "device"),
+        (lambda: customops.axpy(x.to("meta"), torch.ones(5, device="meta")), r"shape of \w, \(3,\), got \(5,\)"),
+        (lambda: customops.axpy(x.to("meta"), x.double().to("meta")), r"dtype of \w, torch.float32, got torch.float64"),
+        (lambda: customops.axpy(x.int().to("meta"), x.int().to("meta")), "must be float32, .* got torch.int32"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            bad()

@@ -21,7 +21,7 @@ def test_matches_reshape(layout, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "stepped", "expanded"])
-def test_large_runs_in_parallel(layout, dtype):
+def test_large(layout, dtype):
     assert_flat_copy(make(layout, dtype, shape=(5, 33, 67, 71)))
 
 
@@ -31,6 +31,10 @@ def test_transposed_tiles_and_their_edges(shape):
     for dims in [(0, 1, 3, 2), (3, 1, 2, 0), (0, 3, 1, 2), (2, 3, 0, 1)]:
         assert_flat_copy(x.permute(dims))
         assert_flat_copy(x.permute(dims)[..., 1:, 1:])
+
+
+def test_more_than_64_dimensions():
+    assert_flat_copy(torch.randn([1] * 98 + [2, 3]).transpose(-1, -2))
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "expanded", "scalar", "empty"])
@@ -84,3 +88,21 @@ def test_autocast_keeps_the_dtype():
 def test_bad_input():
     with pytest.raises(RuntimeError, match=r"flatten_copy: x must be float32, .* got ComplexFloat"):
         customops.flatten_copy(torch.ones(2, dtype=torch.complex64))
+
+
+def test_forward_mode_and_functorch():
+    a, b, t = torch.randn(3, 2, 2, dtype=torch.float64)
+    tangent = torch.func.jvp(lambda a: customops.flatten_copy(a), (a,), (t,))[1]
+    torch.testing.assert_close(tangent, t.reshape(-1))
+    torch.testing.assert_close(torch.func.grad(lambda a: (customops.flatten_copy(a) * t.reshape_as(customops.flatten_copy(a))).sum())(a), t)
+    torch.testing.assert_close(torch.func.vmap(customops.flatten_copy)(a), a)
+    assert gradcheck(lambda a: customops.flatten_copy(a), a.clone().requires_grad_(), check_forward_ad=True, check_batched_grad=True)
+
+
+def test_meta_and_fake_tensors_are_checked():
+    x = torch.ones(3)
+    for bad, message in ( 
+        (lambda: customops.flatten_copy(x.int().to("meta")), "must be float32, .* got torch.int32"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            bad()

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kBlock = 2048;  // elements a step: large enough to hide the index arithmetic of a strided row
 constexpr int64_t kTile = 16;     // rows written side by side: one cache line of float32 in the other direction
 constexpr int64_t kTileColumns = 64;
+constexpr int64_t kStrip = 64 * kTileColumns;  // columns a work item takes, so that few long rows keep all threads busy
 
 template <class T>
 void copy(const Walk<1>& walk, const T* x, T* out, int64_t begin, int64_t end) {
@@ -28,23 +29,32 @@ void copy(const Walk<1>& walk, const T* x, T* out, int64_t begin, int64_t end) {
 
 // Transposed or channels_last input: what is contiguous in x are the columns of the output's rows. Reading along a row
 // would touch a cache line for every element, so a tile is read column by column and written row by row, by way of the
-// stack: the rows of the output may lie a power of two apart and push one another out of the cache. Tiles are numbered
-// through all matrices that the outer dimensions hold.
+// stack: the rows of the output may lie a power of two apart and push one another out of the cache.
+struct Tiles {
+  int64_t rows, columns, step, strips, groups, items;  // items = matrices (the outer dimensions) x groups x strips
+
+  Tiles(const Walk<1>& walk, int64_t n)
+      : rows(walk.size[1]),
+        columns(walk.size[0]),
+        step(walk.stride[0][0]),
+        strips((columns + kStrip - 1) / kStrip),
+        groups((rows + kTile - 1) / kTile),
+        items(n / rows / columns * groups * strips) {}
+};
+
 template <class T>
-void copy_transposed(const Walk<1>& walk, const T* x, T* out, int64_t first_tile, int64_t last_tile) {
-  const int64_t rows = walk.size[1], columns = walk.size[0], step = walk.stride[0][0];
-  const int64_t tiles = (rows + kTile - 1) / kTile;
-  alignas(64) T tile_rows[kTile][kTileColumns];
-  for (int64_t tile = first_tile; tile < last_tile; ++tile) {
-    const int64_t matrix = tile / tiles, row = tile % tiles * kTile;
+void copy_transposed(const Walk<1>& walk, const Tiles& t, const T* x, T* out, int64_t first, int64_t last) {
+  alignas(64) T tile[kTile][kTileColumns];
+  for (int64_t item = first; item < last; ++item) {
+    const int64_t strip = item % t.strips, row = item / t.strips % t.groups * kTile, matrix = item / t.strips / t.groups;
     const T* from = x + walk.offset(0, matrix, 2) + row;
-    T* to = out + (matrix * rows + row) * columns;
-    const int64_t height = std::min(kTile, rows - row);
-    for (int64_t column = 0; column < columns; column += kTileColumns) {
-      const int64_t width = std::min(kTileColumns, columns - column);
+    T* to = out + (matrix * t.rows + row) * t.columns;
+    const int64_t height = std::min(kTile, t.rows - row), end = std::min(t.columns, (strip + 1) * kStrip);
+    for (int64_t column = strip * kStrip; column < end; column += kTileColumns) {
+      const int64_t width = std::min(kTileColumns, end - column);
       for (int64_t c = 0; c < width; ++c)
-        for (int64_t r = 0; r < height; ++r) tile_rows[r][c] = from[(column + c) * step + r];
-      for (int64_t r = 0; r < height; ++r) std::memcpy(to + r * columns + column, tile_rows[r], width * sizeof(T));
+        for (int64_t r = 0; r < height; ++r) tile[r][c] = from[(column + c) * t.step + r];
+      for (int64_t r = 0; r < height; ++r) std::memcpy(to + r * t.columns + column, tile[r], width * sizeof(T));
     }
   }
 }
@@ -61,11 +71,10 @@ Tensor flatten_copy(const Tensor& x) {
     using T = decltype(zero);
     const T* from = x.const_data_ptr<T>();
     T* to = out.mutable_data_ptr<T>();
-    if (walk.dims > 1 && walk.stride[0][1] == 1 && walk.stride[0][0] != 1) {
-      const int64_t tile_size = kTile * walk.size[0],
-                    tiles = n / walk.size[1] / walk.size[0] * ((walk.size[1] + kTile - 1) / kTile);
-      parallel(tiles, kGrain / tile_size, [&](int64_t begin, int64_t end) {  // (6)
-        copy_transposed(walk, from, to, begin, end);                         // (7)
+    if (walk.dims > 1 && walk.stride[0][1] == 1 && walk.stride[0][0] >= kTile) {
+      const Tiles tiles(walk, n);
+      parallel(tiles.items, kGrain / (kTile * std::min(tiles.columns, kStrip)), [&](int64_t begin, int64_t end) {  // (6)
+        copy_transposed(walk, tiles, from, to, begin, end);                                                      // (7)
       });
     } else {
       parallel(n, kGrain,

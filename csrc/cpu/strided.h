@@ -15,10 +15,11 @@
 #include <vector>
 
 #include "../check.h"
+#include "simd.h"
 
 namespace customops::cpu {
 
-constexpr int kMaxDims = 64;         // torch's own limit
+constexpr int kMaxDims = 64;         // dimensions of size 1 do not count, so 2^63 elements need no more
 constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread, as in ATen
 
 // Strides of a contiguous tensor of these sizes.
@@ -49,12 +50,12 @@ struct Walk {
       return;
     }
     std::array<int, kMaxDims> order;
-    std::iota(order.begin(), order.begin() + sizes.size(), 0);
-    std::sort(order.begin(), order.begin() + sizes.size(),
-              [&](int a, int b) { return out_strides[a] < out_strides[b]; });
-    for (size_t i = 0; i < sizes.size(); ++i) {
+    int count = 0;
+    for (size_t d = 0; d < sizes.size(); ++d)
+      if (sizes[d] != 1) order[count++] = int(d);
+    std::sort(order.begin(), order.begin() + count, [&](int a, int b) { return out_strides[a] < out_strides[b]; });
+    for (int i = 0; i < count; ++i) {
       const int d = order[i];
-      if (sizes[d] == 1) continue;
       bool merge = dims > 0;
       for (size_t k = 0; k < kInputs; ++k)
         merge = merge && inputs[k]->strides()[d] == stride[k][dims - 1] * size[dims - 1];
@@ -95,17 +96,22 @@ struct Walk {
     }
     if (step[0] == 1 && index[0] + n <= size[0]) return base + offset;
     for (int64_t done = 0;;) {
-      const int64_t run = std::min(n - done, size[0] - index[0]);
-      const T* row = base + offset;
-      if (step[0] == 1)
-        for (int64_t i = 0; i < run; ++i) buffer[done + i] = row[i];
-      else
-        for (int64_t i = 0; i < run; ++i) buffer[done + i] = row[i * step[0]];
-      done += run;
+      if (index[0] == 0 && dims > 1 && n - done >= size[0]) {  // whole rows: the usual case when rows are short
+        const int64_t rows = std::min((n - done) / size[0], size[1] - index[1]);
+        copy_rows(base + offset, step[0], step[1], size[0], rows, buffer + done);
+        done += rows * size[0];
+        offset += rows * step[1];
+        index[1] += rows;
+      } else {
+        const int64_t run = std::min(n - done, size[0] - index[0]);
+        copy_rows(base + offset, step[0], 0, run, 1, buffer + done);
+        done += run;
+        offset += run * step[0];
+        index[0] += run;
+      }
       if (done == n) return buffer;
-      offset += run * step[0];  // to the end of the row, then carry
-      index[0] += run;
-      for (int d = 0; index[d] == size[d]; ++d) {
+      for (int d = 0; d + 1 < dims; ++d) {
+        if (index[d] != size[d]) continue;
         offset += step[d + 1] - size[d] * step[d];
         index[d] = 0;
         ++index[d + 1];
@@ -114,6 +120,23 @@ struct Walk {
   }
 
  private:
+  // One loop nest for each kind of row, so that each is vectorised; `out` is a block of our own and aliases nothing.
+  template <class T>
+  static void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int64_t rows, T* __restrict out) {
+    if (step == 1) {
+      for (int64_t r = 0; r < rows; ++r, in += row_step, out += length)
+        for (int64_t i = 0; i < length; ++i) out[i] = in[i];
+    } else if (step == 0) {
+      for (int64_t r = 0; r < rows; ++r, in += row_step, out += length) {
+        const T value = *in;
+        for (int64_t i = 0; i < length; ++i) out[i] = value;
+      }
+    } else {
+      for (int64_t r = 0; r < rows; ++r, in += row_step, out += length)
+        for (int64_t i = 0; i < length; ++i) out[i] = in[i * step];
+    }
+  }
+
   void push(int64_t n) { size[dims++] = n; }
 };
 
@@ -135,6 +158,7 @@ inline Tensor new_like(const Tensor& t) {
 // f(begin, end) over [0, n), in pieces of at least `grain`, on torch's own threads.
 template <class F>
 void parallel(int64_t n, int64_t grain, const F& f) {
+  capability();  // a bad CUSTOMOPS_CPU_CAPABILITY is reported here: a message thrown on torch's threads would get lost
   grain = std::max<int64_t>(grain, 1);
   if (n <= grain) return f(int64_t(0), n);
   torch::stable::parallel_for(0, n, grain, f);
