@@ -62,7 +62,10 @@ class Wheel(bdist_wheel):
             "compiler": subprocess.check_output(command, text=True).splitlines()[0],
             "python": platform.python_version(),
             "torch": str(torch_version),
-            "compile_args": [flag.replace(str(ROOT.resolve()), "$SOURCE").replace(include_paths()[0], "$TORCH") for flag in COMPILE_ARGS],
+            "compile_args": [
+                flag.replace(str(ROOT.resolve()), "$SOURCE").replace(include_paths()[0], "$TORCH")
+                for flag in COMPILE_ARGS
+            ],
             "link_args": LINK_ARGS,
         }
         Path(distinfo_path, "build.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
@@ -75,7 +78,7 @@ setup(
         Extension(
             "customops._cpu",
             sources("cpu", ".cpp"),
-            depends=["csrc/exports.map"] + sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("csrc/**/*.h")),
+            depends=["csrc/exports.map", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("csrc/**/*.h"))],
             include_dirs=include_paths(),
             library_dirs=library_paths(),
             # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.

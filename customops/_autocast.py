@@ -11,7 +11,12 @@ def promote(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     mixed inputs are cast. Outside autocast the op itself refuses mixed dtypes, as a mistake.
     """
     device = a.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device) and a.is_floating_point() and b.is_floating_point():
+    if (
+        torch.amp.is_autocast_available(device)
+        and torch.is_autocast_enabled(device)
+        and a.is_floating_point()
+        and b.is_floating_point()
+    ):
         wider = torch.promote_types(a.dtype, b.dtype)
         return a.to(wider), b.to(wider)
     return a, b

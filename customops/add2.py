@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from customops._autocast import promote
-from customops._check import check_dtype, check_same
 from customops._autograd import differentiable, forward_mode
+from customops._check import check_dtype, check_same
 
 _plain = torch.ops.customops._add2.default
 

@@ -5,8 +5,8 @@
 # of a virtual environment on the PATH. The project is copied first, so that a build leaves nothing behind in it.
 set -euo pipefail
 
-project=${1:-/project}
-output=${2:-$project/dist}
+project=$(realpath "${1:-/project}")
+output=$(realpath -m "${2:-$project/dist}")
 here=$(dirname "$(realpath "$0")")
 
 if [[ ! -f $project/pyproject.toml && ! -f $project/setup.py ]]; then
@@ -14,9 +14,8 @@ if [[ ! -f $project/pyproject.toml && ! -f $project/setup.py ]]; then
   exit 1
 fi
 
-set -a
-eval "$(bash "$here/source-facts.sh" "$project")"
-set +a
+facts=$(bash "$here/source-facts.sh" "$project")
+while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bash "$here/stage-source.sh" "$project" "$work/source"

@@ -20,6 +20,8 @@ def why_not(engine: str) -> str | None:
     except subprocess.TimeoutExpired:
         return f"{engine} does not answer within a minute"
     if run.returncode:
+        if engine == "podman":
+            return f"podman is installed but `podman info` fails: {(run.stderr.strip().splitlines() or ['?'])[-1]}"
         if "permission denied" in run.stderr.lower():
             return f"this user may not use {engine}: add it to the group docker, or run as root"
         return f"{engine} is installed but its daemon does not answer: start it (systemctl start docker, or dockerd)"

@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import errno
 import hashlib
+import http.client
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or HERE.parent / ".cache")
+CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or HERE.parent / ".cache").resolve()  # elsewhere only in tests
 # The image's CPython and platform, as options of pip.
 PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11", "--abi=cp311", "--abi=abi3",
               "--abi=none", *(f"--platform={p}_x86_64" for p in (
@@ -43,9 +44,11 @@ def main_guard(main) -> None:
     except subprocess.CalledProcessError as error:
         sys.exit(f"error: `{' '.join(map(str, error.cmd))[:200]}` failed with exit status {error.returncode}")
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        sys.exit(f"error: the disk that holds {error.filename or CACHE} is full: free some space and run this again")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sys.exit(
+                f"error: the disk that holds {error.filename or CACHE} is full: free some space and run this again"
+            )
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted; what was downloaded and verified stays in the cache")
 
@@ -94,11 +97,6 @@ def verify(path: Path, expected: str) -> None:
         )
 
 
-def open_url(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=60) as response:
-        return response.read()
-
-
 def debian_mirrors() -> list[str]:
     """DEBIAN_MIRROR (several may be given, separated by spaces), or the Debian archives that this machine's apt uses."""
     if os.environ.get("DEBIAN_MIRROR"):
@@ -124,8 +122,8 @@ def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
         try:
             with urllib.request.urlopen(f"{mirror}/{entry.path}", timeout=60) as response, partial.open("wb") as file:
                 shutil.copyfileobj(response, file)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                 raise
             problems.append(f"{mirror}: {error}")
             continue

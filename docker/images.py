@@ -91,9 +91,11 @@ def ensure(engine: str, variant: str, base: str) -> None:
     Everything that they are made from must have been fetched.
     """
     file = dockerfile(variant)
-    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock"), *HERE.glob("requirements-*.txt")]
-    copied += [HERE / name for name in ("check_wheel.py", "provenance.py", "record.py")]
-    digest = inputs_digest(base, file, *sorted(copied))
+    # What the Dockerfile copies, and what the bases are made of.
+    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock")]
+    copied += [HERE / f"{name}.py" for name in ("check_wheel", "provenance", "record", "rootfs")]
+    copied += [HERE / f"requirements-{name}.txt" for name in TARGETS]
+    digest = inputs_digest(MANYLINUX if base == "manylinux" else base, file, *sorted(copied))
     stale = [
         t for t in TARGETS
         if inspect(engine, image_name(t, variant), '{{index .Config.Labels "customops.inputs"}}') != digest
@@ -132,7 +134,7 @@ def main() -> None:
     check_choices(args.variant, args.base)
     engine, _ = engines.choose(args.engine)
     if engine == "host":
-        raise Failure("images need docker or podman, and neither answers")
+        raise Failure("images need docker or podman: ENGINE=host has none")
     fetch_inputs()
     ensure(engine, args.variant, args.base)
     if args.shell:

@@ -1,11 +1,14 @@
 #!/bin/bash
 # Builds CPython into /opt/python/cp311-cp311, where cibuildwheel looks for it, unless the base image brings its own
-# there (PyPA's does). Usage: install-python.sh SOURCE.tar.gz
+# there (PyPA's does). Usage: install-python.sh LOCK FOLDER: the tarball that the lock names, from the folder
 set -euo pipefail
 
 prefix=/opt/python/cp311-cp311
 if [[ ! -x $prefix/bin/python ]]; then
-  tar -xzf "$1" -C /tmp
+  read -r sha256 _ _ _ path <<<"$(grep -v '^#' "$1")"
+  tarball=$2/$(basename "$path")
+  echo "$sha256  $tarball" | sha256sum --check --quiet
+  tar -xzf "$tarball" -C /tmp
   cd /tmp/Python-3.11.*/
   # No test modules, no static library: the interpreter only runs build tools and tests.
   ./configure --quiet --prefix="$prefix" --without-static-libpython --disable-test-modules --with-ensurepip=install \

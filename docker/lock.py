@@ -8,14 +8,14 @@ business of whoever fetches it. Needs a Debian-like machine with apt; DEBIAN_MIR
 """
 
 import argparse
+import contextlib
 import json
-import lzma
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from fetch import PIP_TARGET, Failure, debian_mirrors, main_guard, open_url
+from fetch import PIP_TARGET, Failure, debian_mirrors, main_guard
 
 HERE = Path(__file__).parent
 SUITE = "bullseye"
@@ -42,14 +42,17 @@ def stanzas(text: str):
             yield fields
 
 
-def lock_debian(packages: Path, mirror: str) -> None:
-    """Lets apt, in a state directory of its own, choose the packages and verify the archive's signature."""
+@contextlib.contextmanager
+def isolated_apt(mirror: str):
+    """apt(program, *arguments) -> stdout, in a state directory of its own; `update` has verified the archive's signature."""
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
         for folder in ("lists/partial", "cache/archives/partial"):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
-        (root / "sources.list").write_text(f"deb [arch=amd64] {mirror} {SUITE} main\n")
+        (root / "sources.list").write_text(
+            f"deb [arch=amd64] {mirror} {SUITE} main\ndeb-src {mirror} {SOURCE_SUITE} main\n"
+        )
         options = {
             "Dir::State::status": root / "status",
             "Dir::State::lists": root / "lists",
@@ -65,32 +68,32 @@ def lock_debian(packages: Path, mirror: str) -> None:
         }
         flags = [f"-o{key}={value}" for key, value in options.items()]
 
-        def apt(*command: str) -> str:
-            return subprocess.run(
-                [command[0], *flags, *command[1:]], check=True, stdout=subprocess.PIPE, text=True
-            ).stdout
+        def apt(program: str, *arguments: str) -> str:
+            return subprocess.run([program, *flags, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
         apt("apt-get", "update", "--quiet", "--error-on=any")
-        plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
-        chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
-        wanted = [f"{name}={version.lstrip('(')}" for name, version in chosen]
-        found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *wanted))}
+        yield apt
+
+
+def lock_debian(apt, packages: Path) -> None:
+    """Lets apt choose what a list of packages needs."""
+    plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
+    chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
+    wanted = [f"{name}={version.lstrip('(')}" for name, version in chosen]
+    found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *wanted))}
     write_debian_lock(packages.with_suffix(".lock"), [found[name] for name in sorted(found)])
 
 
-def lock_python_source(mirror: str) -> None:
-    """Finds CPython's tarball in the source index; its sha256 is that of CPython's own release."""
-    index = lzma.decompress(open_url(f"{mirror}/dists/{SOURCE_SUITE}/main/source/Sources.xz")).decode()
-    for source in stanzas(index):
-        if source["Package"] == SOURCE_PACKAGE:
-            for line in source["Checksums-Sha256"].split("\n"):
-                sha256, size, name = (line.split() + [""] * 3)[:3]
-                if name.endswith(".orig.tar.gz") and f"_{SOURCE_VERSION}." in name:
-                    entry = dict(
-                        Package=SOURCE_PACKAGE, Version=SOURCE_VERSION, SHA256=sha256, Size=size,
-                        Filename=f"{source['Directory']}/{name}",
-                    )  # fmt: skip
-                    return write_debian_lock(HERE / "debian-source.lock", [entry])
+def lock_python_source(apt) -> None:
+    """Finds CPython's tarball; its sha256 is that of CPython's own release."""
+    for source in stanzas(apt("apt-cache", "showsrc", "--only-source", SOURCE_PACKAGE)):
+        for line in source["Checksums-Sha256"].split("\n"):
+            sha256, size, name = (line.split() + [""] * 3)[:3]
+            if name.endswith(".orig.tar.gz") and f"_{SOURCE_VERSION}." in name:
+                path = f"{source['Directory']}/{name}"
+                keys = ("Package", "Version", "SHA256", "Size", "Filename")
+                values = (SOURCE_PACKAGE, SOURCE_VERSION, sha256, size, path)
+                return write_debian_lock(HERE / "debian-source.lock", [dict(zip(keys, values, strict=True))])
     raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
 
 
@@ -121,10 +124,12 @@ def lock_python(requirements: Path) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    mirror = debian_mirrors()[0]
-    for packages in sorted(HERE.glob("debian-*.txt")):
-        lock_debian(packages, mirror)
-    lock_python_source(mirror)
+    if sys.version_info[:2] != (3, 11):  # pip evaluates requirements' conditions for the Python that it runs on
+        raise Failure("make lock needs CPython 3.11, the image's: make PYTHON=python3.11 lock")
+    with isolated_apt(debian_mirrors()[0]) as apt:
+        for packages in sorted(HERE.glob("debian-*.txt")):
+            lock_debian(apt, packages)
+        lock_python_source(apt)
     for requirements in sorted(HERE.glob("requirements-*.in")):
         lock_python(requirements)
 

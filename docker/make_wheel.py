@@ -24,6 +24,13 @@ ROOT = HERE.parent
 DIST = ROOT / "dist"
 
 
+# Variables of the caller that would change what is built, installed or tested.
+LEFT_OUT_OF_ENVIRONMENT = (
+    "CFLAGS", "CIBW_", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON",
+    "VIRTUAL_ENV",
+)  # fmt: skip
+
+
 class Steps:
     """Announces each step, and how long the one before took."""
 
@@ -41,7 +48,7 @@ class Steps:
 
 def environment(*path: Path, **extra: str) -> dict[str, str]:
     """This process's environment without what would change a build, with folders put first on the PATH."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CIBW_", "VIRTUAL_ENV"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
     env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
     return env | extra
 
@@ -125,15 +132,25 @@ def test_on_host(out: Path) -> None:
 
 def publish(out: Path) -> Path:
     """Moves the one wheel and its provenance to dist/, in place of earlier ones."""
-    (wheel,) = out.glob("*.whl")
-    files = [wheel, provenance.write(wheel, HERE)]
+    wheels = list(out.glob("*.whl"))
+    if len(wheels) != 1:
+        raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
+    files = [wheels[0], provenance.write(wheels[0], HERE)]
     DIST.mkdir(exist_ok=True)
-    partials = [Path(shutil.copy(file, DIST / f".{file.name}.partial")) for file in files]
-    for old in DIST.glob("customops-*.whl*"):
-        old.unlink()
-    for partial, file in zip(partials, files, strict=True):
+    partials = [DIST / f".{file.name}.partial" for file in files]
+    try:
+        for file, partial in zip(files, partials, strict=True):
+            shutil.copyfile(file, partial)
+    except OSError:
+        for partial in partials:
+            partial.unlink(missing_ok=True)
+        raise
+    for file, partial in zip(files, partials, strict=True):
         partial.rename(DIST / file.name)
-    return DIST / wheel.name
+    for old in DIST.glob("customops-*.whl*"):
+        if old.name not in {file.name for file in files}:
+            old.unlink()
+    return DIST / wheels[0].name
 
 
 def fresh_folder(name: str) -> Path:

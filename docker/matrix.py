@@ -49,7 +49,8 @@ def prepare(python: str, torch: str) -> tuple[Path | None, str]:
         return None, f"{folder.parent} has {free:.0f} GB left, a torch may take {GIGABYTES_NEEDED}"
     print(f"python {python}, torch {torch}: installing", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([interpreter, "-m", "venv", folder], check=True)
+    if subprocess.run([interpreter, "-m", "venv", folder], capture_output=True, check=False).returncode:
+        return None, f"{interpreter} cannot make a virtual environment"
     install = subprocess.run(
         [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={torch}", "numpy", "pytest"],
         stderr=subprocess.PIPE, text=True, check=False, env=environment(),

@@ -13,7 +13,7 @@ import json
 import zipfile
 from pathlib import Path
 
-LOCKS = ("debian-build.lock", "debian-source.lock", "requirements-build.txt")
+DEBIAN_LOCKS = ("debian-build.lock", "debian-source.lock")
 
 
 def read_record(wheel: Path) -> dict:
@@ -23,9 +23,13 @@ def read_record(wheel: Path) -> dict:
         return json.loads(archive.read(name))
 
 
-def materials(locks: Path) -> list[dict]:
-    found = []
-    for lock in LOCKS:
+def materials(locks: Path, base: str) -> list[dict]:
+    """Everything that a container build was made of; another base than Debian's counts as one image, by its digest."""
+    if base == "host":
+        return []
+    image, _, digest = base.rpartition("@sha256:")
+    found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
+    for lock in (*(() if image else DEBIAN_LOCKS), "requirements-build.txt"):
         for line in (locks / lock).read_text().splitlines():
             if line.startswith("#"):
                 continue
@@ -67,7 +71,7 @@ def statement(wheel: Path, locks: Path) -> dict:
                 "internalParameters": {
                     key: record[key] for key in ("base", "compiler", "python", "torch") if key in record
                 },
-                "resolvedDependencies": source + (materials(locks) if container else []),
+                "resolvedDependencies": source + materials(locks, record["base"]),
             },
             "runDetails": {
                 "builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}

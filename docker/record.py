@@ -35,7 +35,7 @@ def compiler_packages() -> list[dict]:
     major = subprocess.check_output(["g++", "-dumpversion"], text=True).split(".")[0].strip()
     names = [f"libstdc++-{major}-dev", f"libgcc-{major}-dev"]
     locked = {}
-    if os.environ.get("CUSTOMOPS_BUILD_IMAGE"):
+    if os.environ.get("CUSTOMOPS_BUILD_IMAGE") == "debian":
         fields = [line.split() for line in BASE_LOCK.read_text().splitlines() if not line.startswith("#")]
         locked = {package: {"version": version, "sha256": sha256} for sha256, _, package, version, _ in fields}
     packages = []

@@ -5,5 +5,5 @@ set -euo pipefail
 
 rm -rf "$2"
 mkdir -p "$2"
-tar -C "$1" --exclude-vcs --exclude=./.cache --exclude=./build --exclude=./dist --exclude='*.egg-info' --exclude='*.so' \
-  --exclude=__pycache__ --mode='u=rwX,go=rX' -cf - . | tar -C "$2" --no-same-owner -pxf -
+tar -C "$1" --exclude-vcs --exclude=./.cache --exclude=./.venv --exclude=./build --exclude=./dist \
+  --exclude='*.egg-info' --exclude='*.so' --exclude=__pycache__ --mode='u=rwX,go=rX' -cf - . | tar -C "$2" --no-same-owner -pxf -

@@ -6,8 +6,9 @@
 set -euo pipefail
 
 shopt -s nullglob
-wheels=("$1"/customops-*.whl)
+dist=$(realpath "$1")
 tests=$(realpath "$2")
+wheels=("$dist"/customops-*.whl)
 if ((${#wheels[@]} != 1)); then
   echo "error: $1 must hold exactly one wheel of customops, found ${#wheels[@]}: run \`make clean wheel\`" >&2
   exit 1
@@ -31,7 +32,8 @@ import pathlib, sys, sysconfig
 import customops, torch
 here = pathlib.Path(customops.__file__)
 site = pathlib.Path(sysconfig.get_path("purelib"))
-assert site in here.parents, f"error: customops was imported from {here}, not from the wheel in {site}"
+if site not in here.parents:
+    sys.exit(f"error: customops was imported from {here}, not from the wheel in {site}")
 print(f"testing {pathlib.Path(sys.argv[1]).name} with torch {torch.__version__}, Python {sys.version.split()[0]}")
 PYTHON
 python -m pytest -p no:cacheprovider -q tests

@@ -5,6 +5,8 @@ clone under .cache/verify, so a wheel stays verifiable after the project has mov
 """
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +27,10 @@ def rebuild(commit: str, engine: str) -> Path:
     if clone.returncode or checkout.returncode:
         raise Failure(f"this repository has no commit {commit}: fetch it first (git fetch --all)")
     script = source / "docker/make_wheel.py"
-    env = environment(CUSTOMOPS_CACHE=str(CACHE))
+    for name in ("debian", "wheels"):  # what is downloaded and verified already
+        if (CACHE / name).exists():
+            shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
+    env = environment()
     env.pop("SOURCE_DATE_EPOCH", None)
     subprocess.run([sys.executable, script, "wheel", "--engine", engine], check=True, env=env)
     return next((source / "dist").glob("*.whl"))

@@ -46,7 +46,8 @@ template <class T>
 void copy_transposed(const Walk<1>& walk, const Tiles& t, const T* x, T* out, int64_t first, int64_t last) {
   alignas(64) T tile[kTile][kTileColumns];
   for (int64_t item = first; item < last; ++item) {
-    const int64_t strip = item % t.strips, row = item / t.strips % t.groups * kTile, matrix = item / t.strips / t.groups;
+    const int64_t strip = item % t.strips, row = item / t.strips % t.groups * kTile,
+                  matrix = item / t.strips / t.groups;
     const T* from = x + walk.offset(0, matrix, 2) + row;
     T* to = out + (matrix * t.rows + row) * t.columns;
     const int64_t height = std::min(kTile, t.rows - row), end = std::min(t.columns, (strip + 1) * kStrip);
@@ -73,9 +74,10 @@ Tensor flatten_copy(const Tensor& x) {
     T* to = out.mutable_data_ptr<T>();
     if (walk.dims > 1 && walk.stride[0][1] == 1 && walk.stride[0][0] >= kTile) {
       const Tiles tiles(walk, n);
-      parallel(tiles.items, kGrain / (kTile * std::min(tiles.columns, kStrip)), [&](int64_t begin, int64_t end) {  // (6)
-        copy_transposed(walk, tiles, from, to, begin, end);                                                      // (7)
-      });
+      parallel(tiles.items, kGrain / (kTile * std::min(tiles.columns, kStrip)),
+               [&](int64_t begin, int64_t end) {                      // (6)
+                 copy_transposed(walk, tiles, from, to, begin, end);  // (7)
+               });
     } else {
       parallel(n, kGrain,
                [&](int64_t begin, int64_t end) { run_simd([&](auto) { copy(walk, from, to, begin, end); }); });

@@ -19,7 +19,7 @@ INFO = "customops-0.1.0.dist-info"
 def library(tmp_path):
     """library(needs={symbol: (soname, version)}, rpath=None) -> bytes of a shared library with just these needs."""
 
-    def build(needs, rpath=None):
+    def build(needs, rpath=None, code=""):
         calls, links = [], []
         for number, (symbol, (soname, version)) in enumerate(needs.items()):
             stub = tmp_path / f"stub{number}"
@@ -29,8 +29,10 @@ def library(tmp_path):
             script = [f"-Wl,--version-script={stub / 'map'}"] if version else []
             gcc("-o", stub / soname, f"-Wl,-soname,{soname}", *script, stub / "stub.c")
             links.append(stub / soname)
-            calls.append(f'void f{number}(void) __asm__("{symbol}"); void g{number}(void) {{ f{number}(); }}')
-        (tmp_path / "lib.c").write_text("\n".join(calls))
+            calls.append(
+                f'void f{number}(void) __asm__("{symbol}"); __attribute__((used)) static void g{number}(void) {{ f{number}(); }}'
+            )
+        (tmp_path / "lib.c").write_text("\n".join([*calls, code]))
         search = [f"-Wl,-rpath,{rpath}"] if rpath else []
         gcc("-o", tmp_path / "lib.so", tmp_path / "lib.c", *links, *search)
         return (tmp_path / "lib.so").read_bytes()
@@ -122,6 +124,21 @@ def test_the_glibc_limit_follows_a_newer_tag(wheel, library):
     assert "needs GLIBC_2.34, the limit is 2.31" in problem
 
 
+def test_an_unnumbered_glibc_version(wheel, library):
+    files = {"customops/_cpu.so": library({"f": ("libc.so.6", "GLIBC_ABI_DT_RELR")})}
+    (problem,) = check_wheel.check(wheel(files))[0]
+    assert "needs GLIBC_ABI_DT_RELR" in problem
+
+
+def test_exported_symbol(wheel, library):
+    (problem,) = check_wheel.check(wheel({"customops/_cpu.so": library({}, code="int leaked(void) { return 1; }")}))[0]
+    assert problem == "symbol: customops/_cpu.so exports leaked, which another library might pick up"
+
+
+def test_no_library_at_all(wheel):
+    assert "file: the wheel holds no compiled library" in check_wheel.check(wheel({"customops/_cpu.so": b"text"}))[0]
+
+
 def test_rpath(wheel, library):
     (problem,) = check_wheel.check(wheel({"customops/_cpu.so": library({}, rpath="/home/me/lib")}))[0]
     assert problem == "rpath: customops/_cpu.so searches /home/me/lib, a path of the build machine"
@@ -139,6 +156,17 @@ def test_stray_file(wheel, name):
 def test_a_file_that_record_does_not_cover(wheel):
     (problem,) = check_wheel.check(wheel(spoil="customops/__init__.py"))[0]
     assert problem.startswith("file: customops/__init__.py is not what RECORD says: expected sha256=")
+
+
+def test_a_file_that_record_names_is_missing(wheel):
+    path = wheel()
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, body in contents.items():
+            if name != "customops/__init__.py":
+                archive.writestr(name, body)
+    assert check_wheel.check(path)[0] == ["file: RECORD names customops/__init__.py, which is not there"]
 
 
 def test_command_line(wheel, monkeypatch, capsys):

@@ -76,6 +76,12 @@ def test_no_network_and_an_empty_cache(lock, cache, monkeypatch):
         fetch.fetch_debian(lock, cache)
 
 
+def test_a_mirror_that_is_no_url(lock, cache, monkeypatch):
+    monkeypatch.setenv("DEBIAN_MIRROR", "mirror.local/debian")
+    with pytest.raises(fetch.Failure, match=r"unknown url type.*set DEBIAN_MIRROR"):
+        fetch.fetch_debian(lock, cache)
+
+
 def test_a_corrupted_cached_file_is_named(lock, cache, monkeypatch):
     cache.mkdir()
     (cache / "hello_1_amd64.deb").write_bytes(b"flipped")

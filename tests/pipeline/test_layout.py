@@ -35,7 +35,7 @@ def test_every_kernel_file_has_a_schema(root, ops):
 def test_only_the_stable_abi_is_included(root):
     allowed = re.compile(r"torch/(csrc/stable|headeronly|csrc/inductor/aoti_torch/c)/")
     for path in [*root.glob("csrc/**/*.h"), *root.glob("csrc/**/*.cpp"), *root.glob("csrc/**/*.cu")]:
-        for header in re.findall(r"#include <((?:torch|ATen|c10|pybind11|Python)[^>]*)>", path.read_text()):
+        for header in re.findall(r"#include [<\"]((?:torch|ATen|c10|pybind11|Python)[^>\"]*)[>\"]", path.read_text()):
             assert allowed.match(header), f"{path} includes {header}, which no torch release promises to keep"
 
 
@@ -48,7 +48,10 @@ def test_help_fits_a_screen(root):
 
 def test_no_registry_is_named(root):
     hosts = re.compile(r"\b(pypi|pythonhosted|npmjs|debian|pytorch)\.(org|com)\b")
-    files = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = listed.stdout.split()
     for name in files:
         text = (root / name).read_text(errors="ignore") if (root / name).is_file() else ""
         assert not hosts.search(text), f"{name} names a registry: that is for pip's and apt's configuration to say"

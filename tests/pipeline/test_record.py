@@ -136,7 +136,14 @@ def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
 
 
 def test_materials_are_all_that_the_locks_name(root):
-    found = provenance.materials(root / "docker")
+    found = provenance.materials(root / "docker", "Debian 11 packages")
     assert all(len(item["digest"]["sha256"]) == 64 for item in found)
     names = {item["name"] for item in found}
     assert {"torch==2.13.0+cpu", "python3.11_3.11.2.orig.tar.gz", "libstdc++-10-dev_10.2.1-6_amd64.deb"} <= names
+
+
+def test_another_base_is_one_image_by_digest(root):
+    found = provenance.materials(root / "docker", f"registry/manylinux@sha256:{'ab' * 32}")
+    assert found[0]["digest"] == {"sha256": "ab" * 32}
+    assert not any(item["uri"].startswith("pkg:deb") for item in found)
+    assert provenance.materials(root / "docker", "host") == []

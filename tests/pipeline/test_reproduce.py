@@ -67,7 +67,7 @@ def test_reproduce(root, tmp_path, plant):
     (project / "toy/__init__.py").touch()
     (project / "pyproject.toml").write_text(PYPROJECT)
     (project / "setup.py").write_text(SETUP.replace("%s", defines, 1))
-    (project / "lib.c").write_text(code + "\n")
+    (project / "lib.c").write_text("__attribute__((used)) static " + code + "\n")
     run = subprocess.run(
         [sys.executable, root / "docker/reproduce.py", "--engine", ENGINE, "--source", project],
         capture_output=True, text=True, check=False,
