@@ -4,18 +4,14 @@ Metadata stands in pyproject.toml. `pip install .` is enough; `make wheel` is th
 """
 
 import json
-import os
-import platform
-import shlex
-import subprocess
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
-from torch import __version__ as torch_version
 from torch.utils.cpp_extension import BuildExtension, include_paths, library_paths
 
 ROOT = Path(__file__).parent
+TORCH_HEADERS = include_paths()[0]
 
 COMPILE_ARGS = [
     "-std=c++17",
@@ -29,7 +25,7 @@ COMPILE_ARGS = [
     "-DTORCH_TARGET_VERSION=0x020a000000000000",
     # No absolute path of the build machine ends up in an error message: not the project's, not torch's headers'.
     f"-ffile-prefix-map={ROOT.resolve()}=.",
-    f"-ffile-prefix-map={include_paths()[0]}=torch/include",
+    f"-ffile-prefix-map={TORCH_HEADERS}=torch/include",
 ]
 LINK_ARGS = [
     # libstdc++ comes along, hidden, so that the user's may be older. libgcc_s stays shared: an exception that is thrown
@@ -42,9 +38,9 @@ LINK_ARGS = [
 ]
 
 
-def sources(device, suffix):
-    """csrc/library.cpp and every kernel of one device, in an order that no file system decides."""
-    return ["csrc/library.cpp", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob(f"csrc/{device}/*{suffix}"))]
+def files(pattern):
+    """Paths under csrc/, in an order that no file system decides."""
+    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(f"csrc/{pattern}"))
 
 
 class Wheel(bdist_wheel):
@@ -54,21 +50,11 @@ class Wheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
     def egg2dist(self, egginfo_path, distinfo_path):
-        """Adds the build record; docker/record.py completes it with what only the pipeline knows."""
+        """Begins the build record with the flags; docker/record.py completes it."""
         super().egg2dist(egginfo_path, distinfo_path)
-        command = [*shlex.split(os.environ.get("CXX", "c++")), "--version"]
-        record = {
-            "version": self.distribution.get_version(),
-            "compiler": subprocess.check_output(command, text=True).splitlines()[0],
-            "python": platform.python_version(),
-            "torch": str(torch_version),
-            "compile_args": [
-                flag.replace(str(ROOT.resolve()), "$SOURCE").replace(include_paths()[0], "$TORCH")
-                for flag in COMPILE_ARGS
-            ],
-            "link_args": LINK_ARGS,
-        }
-        Path(distinfo_path, "build.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        flags = {"compile_args": COMPILE_ARGS, "link_args": LINK_ARGS}
+        record = json.dumps(flags, indent=1).replace(str(ROOT.resolve()), "$SOURCE").replace(TORCH_HEADERS, "$TORCH")
+        Path(distinfo_path, "build.json").write_text(record + "\n")
 
 
 setup(
@@ -77,8 +63,8 @@ setup(
     ext_modules=[
         Extension(
             "customops._cpu",
-            sources("cpu", ".cpp"),
-            depends=["csrc/exports.map", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("csrc/**/*.h"))],
+            ["csrc/library.cpp", *files("cpu/*.cpp")],
+            depends=["csrc/exports.map", *files("**/*.h")],
             include_dirs=include_paths(),
             library_dirs=library_paths(),
             # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.

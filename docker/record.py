@@ -10,9 +10,11 @@ docker/source-facts.sh. Rewrites the wheel in place: sorted names, one time stam
 import argparse
 import base64
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
+import platform
 import shutil
 import subprocess
 import time
@@ -51,6 +53,13 @@ def compiler_packages() -> list[dict]:
     return packages or [
         {"name": "gcc", "version": subprocess.check_output(["g++", "-dumpfullversion"], text=True).strip()}
     ]
+
+
+def torch_version() -> str | None:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
@@ -136,6 +145,10 @@ def complete(wheel: Path) -> None:
     name, version, _, _ = parse_wheel_filename(wheel.name)
     (info,) = {n.split("/")[0] for n in contents if ".dist-info/" in n}
     record = json.loads(contents.get(f"{info}/build.json", b"{}"))
+    record["version"] = str(version)
+    record["compiler"] = subprocess.check_output(["g++", "--version"], text=True).splitlines()[0]
+    record["python"] = platform.python_version()
+    record.setdefault("torch", torch_version())
     packages = compiler_packages() if links_libstdcxx_statically(contents) else []
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     record["source"] = {
@@ -150,7 +163,7 @@ def complete(wheel: Path) -> None:
         )
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    bom = sbom(name, str(version), packages, record.get("torch", "unknown"))
+    bom = sbom(name, str(version), packages, record["torch"] or "unknown")
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
         terms = DOC / package["name"] / "copyright"

@@ -1,0 +1,79 @@
+"""No step of fetch, image or build can use an input that no lock file names."""
+
+import hashlib
+import re
+import subprocess
+
+import pytest
+
+# What a Dockerfile may copy from the build context: our own scripts and locks, and two downloads, which are verified
+# against a lock where they are used (install-python.sh; pip with --require-hashes).
+ALLOWED_COPY = re.compile(r"docker/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels")
+
+
+@pytest.fixture(params=["Dockerfile.cpu"])
+def dockerfile(root, request):
+    text = (root / request.param).read_text()
+    return re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+
+
+def test_nothing_else_is_copied(dockerfile):
+    copies = re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.MULTILINE)
+    assert copies
+    for copy in copies:
+        for source in copy.split()[:-1]:
+            assert ALLOWED_COPY.fullmatch(source), source
+    assert not re.search(r"^ADD ", dockerfile, re.MULTILINE)
+
+
+def test_nothing_is_downloaded_and_pip_wants_hashes(dockerfile):
+    assert not re.search(r"\b(curl|wget|apt-get|dnf|yum|git clone)\b", dockerfile)
+    for command in re.findall(r"pip install .*", dockerfile):
+        assert "--no-index" in command
+        assert "--require-hashes" in command
+
+
+def test_every_base_is_an_argument(dockerfile):
+    for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE):
+        assert re.fullmatch(r"\$\{(BUILD|TEST)_BASE\}|python|tools|build", base), base
+
+
+def test_every_container_runs_without_a_network(root):
+    """Each list that starts an engine's build, run or create names --network=none."""
+    for script in sorted((root / "docker").glob("*.py")):
+        for call in re.findall(r"\[\s*engine,\s*\"(?:build|run|create)\".*?\]", script.read_text(), re.DOTALL):
+            assert "--network=none" in call, f"{script.name}: {call}"
+    assert '"--network=none", *create' in (root / "docker/make_wheel.py").read_text()
+
+
+def test_only_the_needed_files_reach_the_builder(root):
+    lines = [line for line in (root / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert lines[0] == "*"
+    assert {line.removeprefix("!") for line in lines[1:]} == {
+        "docker", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/wheels"
+    }  # fmt: skip
+
+
+def test_another_tarball_than_the_locked_one_is_not_unpacked(root, tmp_path):
+    lock = tmp_path / "debian-source.lock"
+    lock.write_text(f"# make lock\n{hashlib.sha256(b'locked').hexdigest()} 6 python3.11 3.11.2 pool/python.tar.gz\n")
+    (tmp_path / "python.tar.gz").write_bytes(b"another")
+    run = subprocess.run(
+        ["bash", root / "docker/install-python.sh", lock, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert run.returncode != 0
+    assert "python.tar.gz: FAILED" in run.stdout
+
+
+def test_a_wheel_that_is_not_locked_is_not_installed(root, tmp_path):
+    """pip itself refuses: the lock's hash decides, not the name."""
+    (tmp_path / "hello_world-1.0-py3-none-any.whl").write_bytes(b"another")
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"hello-world==1.0 --hash=sha256:{'0' * 64}\n")
+    run = subprocess.run(
+        ["python3", "-m", "pip", "install", "--no-index", f"--find-links={tmp_path}", "--require-hashes",
+         f"--target={tmp_path / 'site'}", f"--requirement={lock}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in run.stderr
