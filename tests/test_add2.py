@@ -33,6 +33,16 @@ def test_special_values(dtype):
     torch.testing.assert_close(customops.add2(a, b), a + b, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounds_like_torch_to_the_last_bit(dtype):
+    """One addition, one rounding, ties to even: there is only one right answer."""
+    eps = torch.finfo(dtype).eps
+    ties = 1 + eps * torch.arange(64, dtype=torch.float64)
+    a = torch.cat([make("contiguous", dtype, 0).flatten(), ties.to(dtype)])
+    b = torch.cat([make("contiguous", dtype, 1).flatten(), torch.full_like(ties, eps / 2).to(dtype)])
+    assert torch.equal(customops.add2(a, b), a + b)
+
+
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
 def test_derivatives(needs):
     inputs = [make("transposed", torch.float64, i, (1, 2, 3, 2)).requires_grad_(n) for i, n in enumerate(needs)]

@@ -3,6 +3,8 @@ import torch
 from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, SAME_SHAPE, assert_matches, compiled_in_one_graph, large, make
 from torch.autograd import gradcheck, gradgradcheck
 
+import struct
+
 import customops
 
 
@@ -98,6 +100,13 @@ def test_alpha_has_to_fit():
     with pytest.raises(RuntimeError, match=r"alpha must fit into float32, .* torch.float16, got 1e"):
         customops.axpy(torch.ones(1).half(), torch.ones(1).half(), 1e300)
     assert customops.axpy(torch.ones(1).double(), torch.ones(1).double(), 1e300).item() == 1e300
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_nan_stays_one(dtype):
+    """All bits of this NaN's payload are set: rounding it like a number would make it a zero."""
+    (nan,) = struct.unpack("<d", b"\xff" * 7 + b"\x7f")
+    assert customops.axpy(torch.ones(20, dtype=dtype), torch.ones(20, dtype=dtype), nan).isnan().all()
 
 
 def test_module_shows_alpha():

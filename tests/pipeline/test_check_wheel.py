@@ -86,6 +86,12 @@ def test_wrong_tag(wheel, tag):
     )
 
 
+def test_the_old_name_of_a_level_is_accepted(wheel):
+    both = "py3-none-manylinux2014_x86_64\nTag: py3-none-manylinux_2_17_x86_64"
+    path = wheel(tag="py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64", inner_tag=both)
+    assert check_wheel.check(path)[0] == []
+
+
 def test_tag_inside_differs(wheel):
     (problem,) = check_wheel.check(wheel(inner_tag="py3-none-linux_x86_64"))[0]
     assert problem == f"tag: the file name says {TAG}, {INFO}/WHEEL says py3-none-linux_x86_64"

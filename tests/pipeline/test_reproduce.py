@@ -44,7 +44,7 @@ class Wheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 setup(name="toy", version="1.0", packages=["toy"], cmdclass={"build_ext": Build, "bdist_wheel": Wheel},
-      ext_modules=[Extension("toy.lib", ["lib.c"], extra_compile_args=["-g0"] + DEFINES, extra_link_args=["-Wl,--strip-all"])])
+      ext_modules=[Extension("toy.lib", ["lib.cpp"], language="c++", extra_compile_args=["-g0"] + DEFINES, extra_link_args=["-static-libstdc++", "-Wl,--exclude-libs,ALL", "-Wl,--strip-all"])])
 """
 PLANTS = {
     "nothing": ("DEFINES = []", "int f(void) { return 1; }"),
@@ -67,7 +67,7 @@ def test_reproduce(root, tmp_path, plant):
     (project / "toy/__init__.py").touch()
     (project / "pyproject.toml").write_text(PYPROJECT)
     (project / "setup.py").write_text(SETUP.replace("%s", defines, 1))
-    (project / "lib.c").write_text("__attribute__((used)) static " + code + "\n")
+    (project / "lib.cpp").write_text("__attribute__((used)) static " + code + "\n")
     run = subprocess.run(
         [sys.executable, root / "docker/reproduce.py", "--engine", ENGINE, "--source", project],
         capture_output=True, text=True, check=False,
