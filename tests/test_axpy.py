@@ -1,9 +1,9 @@
+import struct
+
 import pytest
 import torch
 from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, SAME_SHAPE, assert_matches, compiled_in_one_graph, large, make
 from torch.autograd import gradcheck, gradgradcheck
-
-import struct
 
 import customops
 
