@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -29,6 +30,9 @@ PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.
               "--abi=none", *(f"--platform={p}_x86_64" for p in (
                   "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
                   "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux"))]  # fmt: skip
+
+
+RETRY_AFTER_SECONDS = (0, 2, 10)
 
 
 class Failure(Exception):
@@ -114,26 +118,37 @@ def debian_mirrors() -> list[str]:
 
 
 def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
-    """Gets one Debian file from the first mirror that has it; it appears in the folder only when its hash is right."""
+    """Gets one Debian file from the first mirror that has it; it appears in the folder only when its hash is right.
+
+    A mirror that cannot be reached is tried again a little later; one that answers is taken at its word.
+    """
     target = folder / Path(entry.path).name
     partial = target.with_name(target.name + ".partial")
-    problems = []
-    for mirror in mirrors:
-        try:
-            with urllib.request.urlopen(f"{mirror}/{entry.path}", timeout=60) as response, partial.open("wb") as file:
-                shutil.copyfileobj(response, file)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            problems.append(f"{mirror}: {error}")
-            continue
-        actual = sha256_of(partial)
-        if actual == entry.sha256:
-            partial.rename(target)
-            return
-        partial.unlink()
-        problems.append(f"{mirror}: expected sha256 {entry.sha256}, got {actual}")
-    raise Failure(f"cannot download {entry.path} ({'; '.join(problems)}); check the network, or set DEBIAN_MIRROR")
+    problems = {}
+    for delay in RETRY_AFTER_SECONDS:
+        time.sleep(delay)
+        for mirror in mirrors:
+            try:
+                with (
+                    urllib.request.urlopen(f"{mirror}/{entry.path}", timeout=60) as response,
+                    partial.open("wb") as file,
+                ):
+                    shutil.copyfileobj(response, file)
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                problems[mirror] = error
+                continue
+            actual = sha256_of(partial)
+            if actual == entry.sha256:
+                partial.rename(target)
+                return
+            partial.unlink()
+            problems[mirror] = Failure(f"expected sha256 {entry.sha256}, got {actual}")
+        if all(isinstance(problem, (urllib.error.HTTPError, ValueError, Failure)) for problem in problems.values()):
+            break
+    said = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
+    raise Failure(f"cannot download {entry.path} ({said}); check the network, or set DEBIAN_MIRROR")
 
 
 def fetch_debian(lock: Path, folder: Path) -> None:

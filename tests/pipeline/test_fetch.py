@@ -47,6 +47,28 @@ def cache(tmp_path):
     return tmp_path / "cache"
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(fetch, "RETRY_AFTER_SECONDS", (0, 0, 0))
+
+
+def test_a_mirror_that_was_away_is_tried_again(lock, cache, serve, monkeypatch):
+    monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT))
+    calls = []
+    real = fetch.urllib.request.urlopen
+
+    def flaky(url, **options):
+        calls.append(url)
+        if len(calls) < 3:
+            raise fetch.urllib.error.URLError("Temporary failure in name resolution")
+        return real(url, **options)
+
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", flaky)
+    fetch.fetch_debian(lock, cache)
+    assert len(calls) == 3
+    assert (cache / "hello_1_amd64.deb").read_bytes() == CONTENT
+
+
 def test_downloads_once(lock, cache, serve, monkeypatch, capsys):
     monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT))
     fetch.fetch_debian(lock, cache)
