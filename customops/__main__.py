@@ -2,6 +2,7 @@
 
 import json
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 
 import torch
 
@@ -10,20 +11,18 @@ from customops import _loader
 
 
 def main() -> None:
+    here, record, version = Path(customops.__path__[0]), {}, "(not an installed package)"
     try:
         installed = distribution("customops")
-        print(f"customops {installed.version} in {customops.__path__[0]}")
-        record = json.loads(installed.read_text("build.json") or "{}")
+        if Path(str(installed.locate_file("customops"))) == here:  # and not another copy than the imported one
+            version, record = installed.version, json.loads(installed.read_text("build.json") or "{}")
     except PackageNotFoundError:
-        print(f"customops in {customops.__path__[0]}, not installed as a package")
-        record = {}
+        pass
+    print(f"customops {version} in {here}")
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}")
     print(f"library: {_loader.LIBRARY} (loaded: this build has CPU kernels only)")
     print(f"CPU capability: {torch.ops.customops._cpu_capability()}, {torch.get_num_threads()} threads")
-    print(
-        "build record: "
-        + (json.dumps(record, indent=2, sort_keys=True) if record else "none, this is a source checkout")
-    )
+    print("build record: " + (json.dumps(record, indent=2, sort_keys=True) if record else "none"))
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ if [[ ! -f $project/pyproject.toml && ! -f $project/setup.py ]]; then
   exit 1
 fi
 
-facts=$(bash "$here/source-facts.sh" "$project")
-while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bash "$here/stage-source.sh" "$project" "$work/source"
+facts=$(bash "$here/source-facts.sh" "$project" "$work/source")
+while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 
 cd "$work/source"
 python -m build --wheel --no-isolation --outdir="$work/built" .

@@ -94,7 +94,7 @@ def ensure(engine: str, variant: str, base: str) -> None:
     # What the Dockerfile copies, and what the bases are made of.
     copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock")]
     copied += [HERE / f"{name}.py" for name in ("check_wheel", "provenance", "record", "rootfs")]
-    copied += [HERE / f"requirements-{name}.txt" for name in TARGETS]
+    copied += [HERE / f"requirements-{name}.txt" for name in (*TARGETS, "host")]
     digest = inputs_digest(MANYLINUX if base == "manylinux" else base, file, *sorted(copied))
     stale = [
         t for t in TARGETS

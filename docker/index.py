@@ -48,7 +48,9 @@ def normalize(name: str) -> str:
 def add_wheel(wheel: Path, files: Path) -> File:
     """Copies a wheel into the index, and its METADATA beside it."""
     with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read(next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA")))
+        metadata = archive.read(
+            next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+        )
     fields = BytesParser().parsebytes(metadata, headersonly=True)
     target = files / wheel.name
     shutil.copyfile(wheel, target)
@@ -78,7 +80,7 @@ def entry(file: File) -> dict:
         "url": f"../../files/{file.name.replace('+', '%2B')}",
         "hashes": {"sha256": file.sha256},
         "size": file.size,
-        "requires-python": file.requires_python or None,
+        **({"requires-python": file.requires_python} if file.requires_python else {}),
         "core-metadata": {"sha256": file.metadata_sha256},
         "dist-info-metadata": {"sha256": file.metadata_sha256},
         "yanked": False,

@@ -26,8 +26,9 @@ DIST = ROOT / "dist"
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "CFLAGS", "CIBW_", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON",
-    "VIRTUAL_ENV",
+    "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUSTOMOPS_", "CXXFLAGS", "C_INCLUDE_PATH",
+    "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
+    "SOURCE_DIRTY", "VIRTUAL_ENV",
 )  # fmt: skip
 
 
@@ -53,9 +54,11 @@ def environment(*path: Path, **extra: str) -> dict[str, str]:
     return env | extra
 
 
-def source_facts(project: Path) -> dict[str, str]:
-    """Commit, dirty or not, and time of a project's source, for the wheel's record."""
-    text = subprocess.check_output(["bash", HERE / "source-facts.sh", project], text=True)
+def stage(project: Path, staged: Path) -> dict[str, str]:
+    """Copies what a project is built from; returns its commit, whether it is dirty, and its time, for the record."""
+    subprocess.run(["bash", HERE / "stage-source.sh", project, staged], check=True)
+    command = ["bash", HERE / "source-facts.sh", project, staged]
+    text = subprocess.check_output(command, text=True, env=environment())
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
@@ -99,8 +102,8 @@ def run_cibuildwheel(
 
 def build_in_container(engine: str, variant: str, out: Path) -> None:
     source = CACHE / "source"
-    subprocess.run(["bash", HERE / "stage-source.sh", ROOT, source], check=True)
-    run_cibuildwheel(engine, variant, source, out, source_facts(ROOT))
+    facts = stage(ROOT, source)
+    run_cibuildwheel(engine, variant, source, out, facts)
     shutil.rmtree(source)
 
 

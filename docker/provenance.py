@@ -10,26 +10,41 @@ Format: in-toto Statement v1, SLSA provenance v1. Standard library only.
 import argparse
 import hashlib
 import json
+import re
 import zipfile
 from pathlib import Path
+from urllib.parse import quote
 
 DEBIAN_LOCKS = ("debian-build.lock", "debian-source.lock")
 
 
+class NoRecord(Exception):
+    """The file is not a wheel of this pipeline."""
+
+
 def read_record(wheel: Path) -> dict:
     """dist-info/build.json of a wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".dist-info/build.json"))
-        return json.loads(archive.read(name))
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/build\.json", name))
+            record = json.loads(archive.read(name))
+        record["source"]["commit"], record["source"]["dirty"], record["base"]
+    except (StopIteration, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise NoRecord(f"{wheel.name} carries no complete build record: `make wheel` did not make it") from error
+    return record
+
+
+def purl(kind: str, name: str, version: str) -> str:
+    """Package URL (https://github.com/package-url/purl-spec)."""
+    return f"pkg:{kind}/{quote(name, safe='')}@{quote(version, safe=':')}"
 
 
 def materials(locks: Path, base: str) -> list[dict]:
-    """Everything that a container build was made of; another base than Debian's counts as one image, by its digest."""
-    if base == "host":
-        return []
+    """Everything that the pipeline brought: Python tools, and for containers the base, package by package or by digest."""
     image, _, digest = base.rpartition("@sha256:")
     found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
-    for lock in (*(() if image else DEBIAN_LOCKS), "requirements-build.txt"):
+    debian = () if image or base == "host" else DEBIAN_LOCKS
+    for lock in (*debian, "requirements-build.txt", *(() if base == "host" else ("requirements-host.txt",))):
         for line in (locks / lock).read_text().splitlines():
             if line.startswith("#"):
                 continue
@@ -38,7 +53,7 @@ def materials(locks: Path, base: str) -> list[dict]:
                 found.append(
                     {
                         "name": Path(path).name,
-                        "uri": f"pkg:deb/debian/{package}@{version}",
+                        "uri": purl("deb/debian", package, version),
                         "digest": {"sha256": sha256},
                     }
                 )
@@ -47,7 +62,7 @@ def materials(locks: Path, base: str) -> list[dict]:
                 found.append(
                     {
                         "name": requirement,
-                        "uri": f"pkg:pypi/{requirement.replace('==', '@')}",
+                        "uri": purl("pypi", *requirement.split("==")),
                         "digest": {"sha256": sha256},
                     }
                 )

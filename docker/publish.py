@@ -12,11 +12,14 @@ from pathlib import Path
 import fetch
 from fetch import CACHE, Failure, main_guard
 from make_wheel import DIST, environment, virtual_environment
-from provenance import read_record
+from provenance import NoRecord, read_record
 
 
 def check(wheel: Path) -> None:
-    source = read_record(wheel)["source"]
+    try:
+        source = read_record(wheel)["source"]
+    except NoRecord as error:
+        raise Failure(str(error)) from error
     if not source["commit"] or source["dirty"]:
         raise Failure(
             f"{wheel.name} was built from a tree with uncommitted changes: commit them, then `make wheel reproduce`"
@@ -32,13 +35,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dist", type=Path, default=DIST)
     parser.add_argument("--repository-url", default="")
+    parser.add_argument("--check-only", action="store_true", help="stop before the upload")
+    parser.add_argument("--tag", help="release tag: v and the version, without its local label")
     args = parser.parse_args()
     wheels = list(args.dist.glob("*.whl"))
     if len(wheels) != 1:
         raise Failure(f"{args.dist} must hold exactly one wheel, found {len(wheels)}: run `make wheel`")
     check(wheels[0])
+    version = wheels[0].name.split("-")[1].partition("+")[0]
+    if args.tag and args.tag != f"v{version}":
+        raise Failure(f"the tag {args.tag} is not v{version}, the version in pyproject.toml")
     twine = virtual_environment("publish") / "twine"
     subprocess.run([twine, "check", "--strict", wheels[0]], check=True, env=environment())
+    if args.check_only:
+        return
     where = ["--repository-url", args.repository_url] if args.repository_url else []
     subprocess.run([twine, "upload", "--non-interactive", *where, wheels[0]], check=True, env=environment())
 

@@ -9,50 +9,62 @@ docker/source-facts.sh. Rewrites the wheel in place: sorted names, one time stam
 
 import argparse
 import base64
+import csv
 import hashlib
 import importlib.metadata
 import io
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 from packaging.utils import parse_wheel_filename
+from provenance import purl
 
 HERE = Path(__file__).parent
 BASE_LOCK = HERE / "debian-build.lock"
 DOC = Path("/usr/share/doc")
 
 
-def compiler_packages() -> list[dict]:
-    """The Debian packages that g++ links statically, with the hash that the image's lock gives them.
+def compiler(*arguments: str) -> str:
+    """What the compiler that BuildExtension uses answers."""
+    return subprocess.check_output([*shlex.split(os.environ.get("CXX", "c++")), *arguments], text=True).strip()
 
-    On a host without the lock: what its dpkg knows. Elsewhere: the compiler's version alone.
+
+def compiler_packages() -> list[dict]:
+    """The packages whose objects g++ links statically, with the hash that the image's lock gives them.
+
+    On a host: what its dpkg knows of them; without dpkg, the compiler's version alone.
     """
-    major = subprocess.check_output(["g++", "-dumpversion"], text=True).split(".")[0].strip()
-    names = [f"libstdc++-{major}-dev", f"libgcc-{major}-dev"]
-    locked = {}
+    major = compiler("-dumpversion").split(".")[0]
+    names = [f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "libc6-dev"]  # the last for crti.o and libc_nonshared.a
     if os.environ.get("CUSTOMOPS_BUILD_IMAGE") == "debian":
         fields = [line.split() for line in BASE_LOCK.read_text().splitlines() if not line.startswith("#")]
         locked = {package: {"version": version, "sha256": sha256} for sha256, _, package, version, _ in fields}
+        return [{"name": name, "distribution": "debian", **locked[name]} for name in names]
     packages = []
-    for name in names:
-        if name in locked:
-            packages.append({"name": name, **locked[name]})
-        elif shutil.which("dpkg-query"):
-            run = subprocess.run(
-                ["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, check=False
-            )
-            if run.returncode == 0:
-                packages.append({"name": name, "version": run.stdout})
-    return packages or [
-        {"name": "gcc", "version": subprocess.check_output(["g++", "-dumpfullversion"], text=True).strip()}
-    ]
+    for name in names if shutil.which("dpkg-query") else ():
+        run = subprocess.run(["dpkg-query", "-W", "-f=${Version}", name], capture_output=True, text=True, check=False)
+        if run.returncode == 0:
+            vendor = platform.freedesktop_os_release().get("ID", "debian")
+            packages.append({"name": name, "distribution": vendor, "version": run.stdout})
+    return packages or [{"name": "gcc", "version": compiler("-dumpversion")}]
+
+
+def torch_terms() -> bytes | None:
+    """Torch's own licence: its headers are compiled in."""
+    try:
+        files = importlib.metadata.files("torch") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((f.locate().read_bytes() for f in files if f.match("*.dist-info/licenses/LICENSE")), None)
 
 
 def torch_version() -> str | None:
@@ -63,57 +75,61 @@ def torch_version() -> str | None:
 
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
-    for body in contents.values():
-        if body.startswith(b"\x7fELF"):
-            dynamic = ELFFile(io.BytesIO(body)).get_section_by_name(".dynamic")
-            if "libstdc++.so.6" in [tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]:
-                return False
-    return True
+    """Whether there is a compiled library and none that asks for libstdc++ at run time."""
+    libraries = [ELFFile(io.BytesIO(body)) for body in contents.values() if body.startswith(b"\x7fELF")]
+    dynamic = [section for elf in libraries if (section := elf.get_section_by_name(".dynamic"))]
+    needed = [tag.needed for section in dynamic for tag in section.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
+    return bool(libraries) and "libstdc++.so.6" not in needed
 
 
-def sbom(name: str, version: str, packages: list[dict], torch: str) -> dict:
+def package_component(package: dict) -> dict:
+    if "distribution" in package:
+        url = purl(f"deb/{package['distribution']}", package["name"], package["version"]) + "?arch=amd64"
+    else:
+        url = purl("generic", package["name"], package["version"])
+    glibc = package["name"] == "libc6-dev"
+    component = {
+        "type": "library",
+        "bom-ref": url,
+        "name": package["name"],
+        "version": package["version"],
+        "purl": url,
+        "description": "linked statically",
+        "licenses": [{"expression": "LGPL-2.1-or-later" if glibc else "GPL-3.0-or-later WITH GCC-exception-3.1"}],
+    }
+    if "sha256" in package:
+        component["hashes"] = [{"alg": "SHA-256", "content": package["sha256"]}]
+    return component
+
+
+def sbom(name: str, version: str, packages: list[dict], torch: str | None) -> dict:
     """CycloneDX 1.6: the wheel, and what its libraries carry inside."""
-    components = []
-    for package in packages:
-        distro = (
-            f"pkg:deb/debian/{package['name'].replace('+', '%2B')}@{package['version'].replace('+', '%2B')}?arch=amd64"
+    components = [package_component(package) for package in packages]
+    if torch:
+        components.append(
+            {
+                "type": "library",
+                "bom-ref": "torch-headers",
+                "name": "torch",
+                "version": torch,
+                "purl": purl("pypi", "torch", torch),
+                "description": "headers of the stable ABI, compiled in",
+                "licenses": [{"license": {"id": "BSD-3-Clause"}}],
+            }
         )
-        component = {
-            "type": "library",
-            "bom-ref": distro,
-            "name": package["name"],
-            "version": package["version"],
-            "purl": distro,
-            "description": "linked statically",
-            "licenses": [{"expression": "GPL-3.0-or-later WITH GCC-exception-3.1"}],
-        }
-        if "sha256" in package:
-            component["hashes"] = [{"alg": "SHA-256", "content": package["sha256"]}]
-        components.append(component)
-    components.append(
-        {
-            "type": "library",
-            "bom-ref": "torch-headers",
-            "name": "torch",
-            "version": torch,
-            "purl": f"pkg:pypi/torch@{torch.replace('+', '%2B')}",
-            "description": "headers of the stable ABI, compiled in",
-            "licenses": [{"license": {"id": "BSD-3-Clause"}}],
-        }
-    )
-    purl = f"pkg:pypi/{name}@{version.replace('+', '%2B')}"
+    own = purl("pypi", name, version)
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "component": {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl},
+            "component": {"type": "library", "bom-ref": own, "name": name, "version": version, "purl": own},
             "lifecycles": [{"phase": "build"}],
         },
         "components": components,
         "dependencies": [
-            {"ref": purl, "dependsOn": [c["bom-ref"] for c in components]},
+            {"ref": own, "dependsOn": [c["bom-ref"] for c in components]},
             *({"ref": c["bom-ref"]} for c in components),
         ],
     }
@@ -122,11 +138,13 @@ def sbom(name: str, version: str, packages: list[dict], torch: str) -> dict:
 def pack(path: Path, contents: dict[str, bytes], epoch: int) -> None:
     """Writes a wheel whose bytes depend on names and contents alone (and on zlib, which the image fixes)."""
     (info,) = {name.split("/")[0] for name in contents if ".dist-info/" in name}
-    lines = []
+    record = f"{info}/RECORD"
+    listing = io.StringIO()
+    rows = csv.writer(listing, lineterminator="\n")
     for name in sorted(contents):
         digest = base64.urlsafe_b64encode(hashlib.sha256(contents[name]).digest()).rstrip(b"=").decode()
-        lines.append(f"{name},sha256={digest},{len(contents[name])}\n")
-    record = f"{info}/RECORD"
+        rows.writerow([name, f"sha256={digest}", len(contents[name])])
+    rows.writerow([record, "", ""])
     # dist-info comes last, as the wheel format recommends.
     order = sorted(contents, key=lambda name: (".dist-info/" in name, name))
     stamp = max(time.gmtime(epoch)[:6], (1980, 1, 1, 0, 0, 0))
@@ -136,7 +154,7 @@ def pack(path: Path, contents: dict[str, bytes], epoch: int) -> None:
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
             entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
-            archive.writestr(entry, "".join([*lines, f"{record},,\n"]) if name == record else contents[name])
+            archive.writestr(entry, listing.getvalue() if name == record else contents[name])
 
 
 def complete(wheel: Path) -> None:
@@ -146,7 +164,7 @@ def complete(wheel: Path) -> None:
     (info,) = {n.split("/")[0] for n in contents if ".dist-info/" in n}
     record = json.loads(contents.get(f"{info}/build.json", b"{}"))
     record["version"] = str(version)
-    record["compiler"] = subprocess.check_output(["g++", "--version"], text=True).splitlines()[0]
+    record["compiler"] = compiler("--version").splitlines()[0]
     record["python"] = platform.python_version()
     record.setdefault("torch", torch_version())
     packages = compiler_packages() if links_libstdcxx_statically(contents) else []
@@ -163,13 +181,17 @@ def complete(wheel: Path) -> None:
         )
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    bom = sbom(name, str(version), packages, record["torch"] or "unknown")
+    bom = sbom(name, str(version), packages, record["torch"])
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
         terms = DOC / package["name"] / "copyright"
         if terms.exists():
             # Resolved, because one source package's binaries share one text.
             contents[f"{info}/licenses/{terms.resolve().parent.name}/copyright"] = terms.read_bytes()
+        elif record["base"].startswith("Debian"):
+            sys.exit(f"error: the licence of {package['name']} is not in the image: {terms} is missing")
+    if terms := torch_terms():
+        contents[f"{info}/licenses/torch/LICENSE"] = terms
     pack(wheel, contents, epoch)
 
 

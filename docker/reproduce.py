@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from make_wheel import (
     environment,
     fresh_folder,
     run_cibuildwheel,
-    source_facts,
+    stage,
     virtual_environment,
 )
 
@@ -37,12 +38,9 @@ SECOND = {"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", 
 
 
 def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> Path:
-    """A copy of the source whose files are created in another order, with the modes of another umask."""
-    plain = target.with_name(target.name + "-plain")
-    subprocess.run(["bash", HERE / "stage-source.sh", source, plain], check=True)
-    files = sorted((p for p in plain.rglob("*") if p.is_file()), reverse=backwards)
-    for file in files:
-        copy = target / file.relative_to(plain)
+    """A copy whose files are created in another order, with the modes of another umask."""
+    for file in sorted((p for p in source.rglob("*") if p.is_file()), reverse=backwards):
+        copy = target / file.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
         copy.chmod(
@@ -50,7 +48,6 @@ def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> 
             if private
             else (0o775 if os.access(file, os.X_OK) else 0o664)
         )
-    shutil.rmtree(plain)
     return target
 
 
@@ -59,16 +56,20 @@ def build_with_cibuildwheel(engine: str, variant: str, source: Path, out: Path, 
 
 
 def build_with_run(engine: str, variant: str, source: Path, out: Path, facts: dict[str, str]) -> None:
-    """Plain `docker run` as another user, at another time; the project lies in memory, another file system."""
+    """Plain `docker run` as another user, at another time, which is checked, and on a file system in memory."""
     clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     variables = [f"--env={name}={value}" for name, value in (facts | SECOND | clock).items()]
+    later = int(time.time()) + (DAYS_LATER - 1) * 86400
+    script = f"""
+        (($(date +%s) > {later})) || {{ echo 'error: libfaketime does not work in this image' >&2; exit 1; }}
+        umask 077 && /opt/customops/build-wheel.sh /project /out"""
     out.chmod(0o777)
     for path in (source, *source.rglob("*")):
         path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
     subprocess.run(
-        [engine, "run", "--rm", "--network=none", "--hostname=second", "--user=4321:8765", *variables,
+        [engine, "run", "--rm", "--network=none", "--hostname=second", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", *variables,
          f"--volume={source}:/project:ro", f"--volume={out}:/out", images.image_name("build", variant),
-         "bash", "-c", "umask 077 && /opt/customops/build-wheel.sh /project /out"],
+         "bash", "-c", script],
         check=True,
     )  # fmt: skip
 
@@ -129,13 +130,13 @@ def compare(engine: str, variant: str, first: Path, second: Path) -> str:
 
 def reproduce(engine: str, variant: str, base: str, source: Path) -> None:
     work = fresh_folder("reproduce")
-    facts = source_facts(source)
+    facts = stage(source, work / "staged")
     first, second = work / "first", work / "second"
     for folder in (first, second):
         folder.mkdir()
     sources = (
-        copy_tree(source, work / "a" / "some-source", backwards=False, private=False),
-        copy_tree(source, work / "b" / "a longer way" / "source", backwards=True, private=True),
+        copy_tree(work / "staged", work / "a" / "some-source", backwards=False, private=False),
+        copy_tree(work / "staged", work / "b" / "a longer way" / "source", backwards=True, private=True),
     )
     if engine == "host":
         check_host()
@@ -150,7 +151,11 @@ def reproduce(engine: str, variant: str, base: str, source: Path) -> None:
     proof = CACHE / "reproduced"
     proof.mkdir(exist_ok=True)
     (proof / sha256).touch()
-    print(f"reproduced: two builds of commit {facts['SOURCE_COMMIT'] or '(none)'} gave the same bytes", flush=True)
+    changed = " with uncommitted changes" if facts["SOURCE_DIRTY"] != "0" else ""
+    print(
+        f"reproduced: two builds of commit {facts['SOURCE_COMMIT'] or '(none)'}{changed} gave the same bytes",
+        flush=True,
+    )
 
 
 def main() -> None:

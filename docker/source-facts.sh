@@ -1,20 +1,28 @@
 #!/bin/bash
-# Prints, as NAME=VALUE lines, what the record says of a project's source: source-facts.sh PROJECT
+# Prints, as NAME=VALUE lines, what the record says of a source: source-facts.sh PROJECT STAGED
 #
-# SOURCE_DATE_EPOCH is the commit's time unless it is set already; without a commit it is zip's earliest, 1980-01-01.
-# Whoever starts a container may pass these in its environment; what is set already stays. A project that merely lies
-# somewhere inside another repository has no commit of its own.
+# STAGED is the copy that stage-source.sh made of it and that is going to be built: it counts as clean only if each of its
+# files is the commit's, by git's own hash, and none is missing. SOURCE_DATE_EPOCH is the commit's time unless it is set
+# already; without a commit it is zip's earliest, 1980-01-01. What a container was given in its environment stays. A project
+# that merely lies somewhere inside another repository has no commit of its own.
 set -euo pipefail
 
 project=$(realpath "$1")
-git() { command git --no-optional-locks -C "$project" "$@" 2>/dev/null; }  # never writes to the project's .git
+staged=$(realpath "$2")
+git() { command git --no-optional-locks -c core.quotePath=false -C "$project" "$@"; }
 
-if [[ -z ${SOURCE_COMMIT:-} && $(git rev-parse --show-toplevel) == "$project" ]]; then
-  SOURCE_COMMIT=$(git rev-parse --verify HEAD) || SOURCE_COMMIT=
-  if [[ $SOURCE_COMMIT ]]; then
+committed_files() { git ls-tree -r HEAD | sed -nE 's/^100[0-9]+ blob ([0-9a-f]+)\t/\1 /p' | LC_ALL=C sort; }
+staged_files() {
+  (cd "$staged" && find . -type f -printf '%P\n') | while IFS= read -r file; do
+    echo "$(git hash-object --no-filters "$staged/$file") $file"
+  done | LC_ALL=C sort
+}
+
+if [[ -z ${SOURCE_COMMIT:-} && $(git rev-parse --show-toplevel 2>/dev/null) == "$project" ]]; then
+  if SOURCE_COMMIT=$(git rev-parse --verify --quiet HEAD); then
     : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
-    SOURCE_DIRTY=0
-    [[ -z $(git status --porcelain) ]] || SOURCE_DIRTY=1
+    SOURCE_DIRTY=1
+    if committed=$(committed_files) && found=$(staged_files) && [[ $committed == "$found" ]]; then SOURCE_DIRTY=0; fi
   fi
 fi
 echo "SOURCE_COMMIT=${SOURCE_COMMIT:-}"

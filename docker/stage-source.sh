@@ -1,9 +1,26 @@
 #!/bin/bash
-# Copies a project without what builds and tools leave in it: stage-source.sh PROJECT DESTINATION
-# Modes are set to 755 and 644, so that neither the umask of a checkout nor that of a build shows in a wheel.
+# Copies what a project is built from: stage-source.sh PROJECT DESTINATION
+#
+# In a git checkout that is every tracked file and every other one that git does not ignore; elsewhere everything but what
+# builds and tools leave behind. Modes are set to 755 and 644, so that no umask shows in a wheel.
 set -euo pipefail
+
+project=$(realpath "$1")
+git() { command git --no-optional-locks -C "$project" "$@"; }
+
+list() {
+  if [[ $(git rev-parse --show-toplevel 2>/dev/null) == "$project" ]]; then
+    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+      if [[ -f $project/$file || -L $project/$file ]]; then printf '%s\0' "$file"; fi
+    done
+  else
+    (cd "$project" && find . \( -name .git -o -path ./.cache -o -path ./.venv -o -path ./build -o -path ./dist \
+      -o -name '*.egg-info' -o -name __pycache__ \) -prune -o \( -type f -o -type l \) ! -name '*.so' -printf '%P\0')
+  fi | LC_ALL=C sort -z
+}
 
 rm -rf "$2"
 mkdir -p "$2"
-tar -C "$1" --exclude-vcs --exclude=./.cache --exclude=./.venv --exclude=./build --exclude=./dist \
-  --exclude='*.egg-info' --exclude='*.so' --exclude=__pycache__ --mode='u=rwX,go=rX' -cf - . | tar -C "$2" --no-same-owner -pxf -
+list | tar -C "$project" --null --no-recursion --files-from=- --mode='u=rwX,go=rX' -cf - |
+  tar -C "$2" --no-same-owner -pxf -
+find "$2" -type d -exec chmod 755 {} +

@@ -6,6 +6,7 @@ clone under .cache/verify, so a wheel stays verifiable after the project has mov
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +16,15 @@ import engine as engines
 import fetch
 from fetch import CACHE, Failure, main_guard
 from make_wheel import ROOT, environment, fresh_folder
-from provenance import read_record
+from provenance import NoRecord, read_record
 from reproduce import report
 
 
-def rebuild(commit: str, engine: str) -> Path:
-    """The wheel that `make wheel` makes from a commit of this repository."""
+def rebuild(record: dict, engine: str) -> Path:
+    """The wheel that `make wheel` makes from the commit of a record, in this repository."""
+    commit = record["source"]["commit"]
+    if not re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", commit):
+        raise Failure(f"{commit!r} is not a commit")
     source = fresh_folder("verify") / "source"
     clone = subprocess.run(["git", "clone", "--quiet", "--no-checkout", ROOT, source], check=False)
     checkout = subprocess.run(["git", "-C", source, "checkout", "--quiet", commit], capture_output=True, check=False)
@@ -30,9 +34,9 @@ def rebuild(commit: str, engine: str) -> Path:
     for name in ("debian", "wheels"):  # what is downloaded and verified already
         if (CACHE / name).exists():
             shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
-    env = environment()
-    env.pop("SOURCE_DATE_EPOCH", None)
-    subprocess.run([sys.executable, script, "wheel", "--engine", engine], check=True, env=env)
+    env = environment(SOURCE_DATE_EPOCH=str(record["source"]["date_epoch"]))
+    base = "manylinux" if "@sha256:" in record["base"] else "debian"
+    subprocess.run([sys.executable, script, "wheel", "--engine", engine, "--base", base], check=True, env=env)
     return next((source / "dist").glob("*.whl"))
 
 
@@ -45,15 +49,15 @@ def main() -> None:
         raise Failure(f"there is no wheel {args.wheel}: make verify WHEEL=path/to/customops-....whl")
     try:
         record = read_record(args.wheel)
-    except (StopIteration, ValueError) as error:
-        raise Failure(f"{args.wheel.name} carries no build record: `make wheel` did not make it") from error
+    except NoRecord as error:
+        raise Failure(str(error)) from error
     source = record["source"]
     if not source["commit"] or source["dirty"]:
         raise Failure(f"{args.wheel.name} was built from uncommitted changes: nobody can rebuild it")
     engine = "host" if record["base"] == "host" else engines.choose(args.engine)[0]
     if record["base"] != "host" and engine == "host":
         raise Failure(f"{args.wheel.name} was built in a container: start docker or podman to verify it")
-    again = rebuild(source["commit"], engine)
+    again = rebuild(record, engine)
     expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:

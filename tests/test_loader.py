@@ -7,6 +7,8 @@ import sys
 import pytest
 import torch
 
+import customops
+
 
 def python(code, cwd=None, **env):
     """Runs `code` in a new interpreter; this one's working directory is not on its path."""
@@ -83,7 +85,14 @@ def test_import_adds_no_heavy_module():
 
 
 def test_public_names():
-    import customops
 
     assert all(hasattr(customops, name) for name in customops.__all__)
     assert all(callable(getattr(torch.ops.customops, op)) for op in ("add2", "axpy", "flatten_copy"))
+
+
+def test_python_m_customops():
+    run = subprocess.run([sys.executable, "-m", "customops"], capture_output=True, text=True, check=True)
+    assert f"torch {torch.__version__}" in run.stdout
+    assert "_cpu.so (loaded" in run.stdout
+    assert f"CPU capability: {torch.ops.customops._cpu_capability()}" in run.stdout
+    assert "build record: " in run.stdout

@@ -33,6 +33,18 @@ def test_nothing_is_downloaded_and_pip_wants_hashes(dockerfile):
         assert "--require-hashes" in command
 
 
+def test_no_script_downloads_or_installs_unlocked(root):
+    """Only fetch.py (and lock.py, which writes the locks) may; matrix.py installs what users would, for tests alone."""
+    for script in [*root.glob("docker/*.sh"), *root.glob("docker/*.py")]:
+        text = script.read_text()
+        if script.name not in ("fetch.py", "lock.py"):
+            tools = r"urlopen|\b(curl|wget) " + (r"|\bapt-get " if script.suffix == ".sh" else "")
+            assert not re.search(tools, text), script
+        if script.name in ("make_wheel.py", "test-wheel.sh"):
+            assert "--no-index" in text
+            assert "--require-hashes" in text or '"${wheels[0]}"' in text
+
+
 def test_every_base_is_an_argument(dockerfile):
     for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE):
         assert re.fullmatch(r"\$\{(BUILD|TEST)_BASE\}|python|tools|build", base), base

@@ -221,6 +221,21 @@ def test_verify_refuses_what_cannot_be_rebuilt(dist, monkeypatch, tmp_path, opti
         verify.main()
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_verify_compares(dist, tmp_path, monkeypatch, capsys, same):
+    wheel = make_wheel(dist)
+    again = make_wheel(tmp_path / "again", commit="c0ffee" if same else "decaf")
+    monkeypatch.setattr(verify, "rebuild", lambda record, engine: again)
+    monkeypatch.setattr("sys.argv", ["verify.py", "--engine", "host", str(wheel)])
+    if same:
+        verify.main()
+        assert capsys.readouterr().out.splitlines()[-1] == "identical"
+    else:
+        with pytest.raises(fetch.Failure, match="is not what its commit builds"):
+            verify.main()
+        assert "build.json differs" in capsys.readouterr().out
+
+
 def test_verify_without_a_wheel(monkeypatch):
     monkeypatch.setattr("sys.argv", ["verify.py", "nowhere.whl"])
     with pytest.raises(fetch.Failure, match=r"there is no wheel nowhere\.whl"):

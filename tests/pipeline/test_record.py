@@ -94,13 +94,13 @@ def test_sbom_names_what_is_linked_statically_with_the_locks_hash(raw_wheel, roo
     major = subprocess.check_output(["g++", "-dumpversion"], text=True).split(".")[0].strip()
     lock = tmp_path / "debian-build.lock"
     lock.write_text(
-        f"# make lock\n{'ab' * 32} 10 libstdc++-{major}-dev 1.2-3 pool/x.deb\n{'cd' * 32} 10 libgcc-{major}-dev 1.2-3 pool/y.deb\n"
+        f"# make lock\n{'ef' * 32} 10 libc6-dev 2.0 pool/z.deb\n{'ab' * 32} 10 libstdc++-{major}-dev 1.2-3 pool/x.deb\n{'cd' * 32} 10 libgcc-{major}-dev 1.2-3 pool/y.deb\n"
     )
     monkeypatch.setattr(record, "BASE_LOCK", lock)
     monkeypatch.setattr(record, "DOC", tmp_path / "doc")
     (tmp_path / "doc/gcc-base").mkdir(parents=True)
     (tmp_path / "doc/gcc-base/copyright").write_text("terms")
-    for package in (f"libstdc++-{major}-dev", f"libgcc-{major}-dev"):
+    for package in (f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "libc6-dev"):
         (tmp_path / "doc" / package).symlink_to("gcc-base")
     monkeypatch.setenv("CUSTOMOPS_BUILD_IMAGE", "debian")
     wheel = raw_wheel("one")
@@ -109,7 +109,7 @@ def test_sbom_names_what_is_linked_statically_with_the_locks_hash(raw_wheel, roo
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom)) is None
     components = {component["name"]: component for component in bom["components"]}
     assert components[f"libstdc++-{major}-dev"]["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
-    assert set(components) == {f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "torch"}
+    assert set(components) == {f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "libc6-dev", "torch"}
     assert "debian-build.lock sha256" in read(wheel, "build.json")["base"]
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read(f"{INFO}/licenses/gcc-base/copyright") == b"terms"
@@ -130,9 +130,9 @@ def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
     assert statement["subject"] == [{"name": NAME, "digest": {"sha256": fetch.sha256_of(wheel)}}]
-    assert statement["predicate"]["buildDefinition"]["resolvedDependencies"] == [
-        {"name": "source", "digest": {"gitCommit": "c0ffee"}}
-    ]
+    found = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert found[0] == {"name": "source", "digest": {"gitCommit": "c0ffee"}}
+    assert found[1:] == provenance.materials(root / "docker", "host")
 
 
 def test_materials_are_all_that_the_locks_name(root):
@@ -146,4 +146,81 @@ def test_another_base_is_one_image_by_digest(root):
     found = provenance.materials(root / "docker", f"registry/manylinux@sha256:{'ab' * 32}")
     assert found[0]["digest"] == {"sha256": "ab" * 32}
     assert not any(item["uri"].startswith("pkg:deb") for item in found)
-    assert provenance.materials(root / "docker", "host") == []
+    assert not any(item["uri"].startswith("pkg:deb") for item in provenance.materials(root / "docker", "host"))
+
+
+@pytest.mark.parametrize("content", [b"no zip", None, {"source": {"commit": None, "dirty": True}}])
+def test_a_wheel_without_a_complete_record(tmp_path, content):
+    wheel = tmp_path / NAME
+    if isinstance(content, bytes):
+        wheel.write_bytes(content)
+    else:
+        name, body = ("build.json", json.dumps(content).encode()) if content else ("WHEEL", b"")
+        record.pack(wheel, {f"{INFO}/{name}": body}, 0)
+    with pytest.raises(provenance.NoRecord, match=r"customops.*carries no complete build record"):
+        provenance.read_record(wheel)
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def facts_of(root, tmp_path):
+    """facts_of(project) -> what the record would say of it after staging, and the sources that were staged."""
+
+    def run(project, **environment):
+        staged = tmp_path / "staged"
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SOURCE_")} | environment
+        subprocess.run(["bash", root / "docker/stage-source.sh", project, staged], check=True, env=env)
+        command = ["bash", root / "docker/source-facts.sh", project, staged]
+        text = subprocess.check_output(command, text=True, env=env)
+        return dict(line.split("=", 1) for line in text.splitlines()), sorted(p.name for p in staged.rglob("*.c"))
+
+    return run
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    project = tmp_path / "checkout"
+    project.mkdir()
+    (project / "a.c").write_text("int a;\n")
+    (project / ".gitignore").write_text("ignored.c\n")
+    git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "x")
+    return project
+
+
+def test_a_clean_checkout(checkout, facts_of):
+    (checkout / "ignored.c").write_text("int b;\n")
+    facts, files = facts_of(checkout)
+    assert facts["SOURCE_DIRTY"] == "0"
+    assert len(facts["SOURCE_COMMIT"]) == 40
+    assert files == ["a.c"]
+    assert facts_of(checkout, SOURCE_DATE_EPOCH="5")[0]["SOURCE_DATE_EPOCH"] == "5"
+
+
+@pytest.mark.parametrize(
+    "change", ["edit", "edit, hidden from git status", "new file", "new file, hidden from git status", "deleted"]
+)
+def test_every_change_counts_as_dirty(checkout, facts_of, change):
+    if change.startswith("edit"):
+        if "hidden" in change:
+            git(checkout, "update-index", "--assume-unchanged", "a.c")
+        (checkout / "a.c").write_text("int changed;\n")
+    elif change.startswith("new"):
+        if "hidden" in change:
+            git(checkout, "config", "status.showUntrackedFiles", "no")
+        (checkout / "new.c").write_text("int c;\n")
+    else:
+        (checkout / "a.c").unlink()
+    assert facts_of(checkout)[0]["SOURCE_DIRTY"] == "1"
+
+
+def test_a_folder_inside_another_repository_has_no_commit(checkout, facts_of):
+    inner = checkout / "inner"
+    inner.mkdir()
+    (inner / "b.c").write_text("int b;\n")
+    assert facts_of(inner) == ({"SOURCE_COMMIT": "", "SOURCE_DIRTY": "1", "SOURCE_DATE_EPOCH": "315532800"}, ["b.c"])
