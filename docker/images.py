@@ -85,9 +85,11 @@ def fetch_inputs() -> None:
     fetch.fetch_set("build", "test")
 
 
-def ensure(engine: str, variant: str, base: str) -> None:
-    """Leaves customops-build:<variant> and customops-test:<variant> as the working tree describes them.
+def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
+    """Names of the build and test image as the working tree describes them; builds what is missing.
 
+    The names carry a digest of everything that the images are made of, so that two checkouts which share an engine do not
+    exchange them in the middle of a build. customops-build:<variant>, for people, points to the last one.
     Everything that they are made from must have been fetched.
     """
     file = dockerfile(variant)
@@ -96,30 +98,30 @@ def ensure(engine: str, variant: str, base: str) -> None:
     copied += [HERE / f"{name}.py" for name in ("check_wheel", "provenance", "record", "rootfs")]
     copied += [HERE / f"requirements-{name}.txt" for name in (*TARGETS, "host")]
     digest = inputs_digest(MANYLINUX if base == "manylinux" else base, file, *sorted(copied))
-    stale = [
-        t for t in TARGETS
-        if inspect(engine, image_name(t, variant), '{{index .Config.Labels "customops.inputs"}}') != digest
-    ]  # fmt: skip
-    if not stale:
-        return print(f"{', '.join(image_name(t, variant) for t in TARGETS)}: up to date", flush=True)
-    check_disk(engine)
+    names = {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
+    missing = [target for target in TARGETS if inspect(engine, names[target], "{{.Id}}") is None]
+    if missing:
+        check_disk(engine)
+        build(engine, file, base, {target: names[target] for target in missing})
+    for target, name in names.items():
+        subprocess.run([engine, "tag", name, image_name(target, variant)], check=True)
+        print(f"{name}: {'built' if target in missing else 'up to date'}", flush=True)
+    return names
+
+
+def build(engine: str, file: Path, base: str, names: dict[str, str]) -> None:
     if base == "debian":
         arguments = {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
     else:
         image = manylinux_base(engine)
         arguments = {
-            "BASE": MANYLINUX,
-            "BUILD_BASE": image,
-            "TEST_BASE": image,
-            "GCC_VERSION": "any",
-            "PYTHON_VERSION": "any",
-        }
-    for target in stale:
-        print(f"building {image_name(target, variant)}", flush=True)
+            "BASE": MANYLINUX, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"
+        }  # fmt: skip
+    for target, name in names.items():
+        print(f"building {name}", flush=True)
         subprocess.run(
             [engine, "build", "--network=none", f"--file={file}", f"--target={target}",
-             *(f"--build-arg={name}={value}" for name, value in arguments.items()),
-             f"--label=customops.inputs={digest}", f"--tag={image_name(target, variant)}", ROOT],
+             *(f"--build-arg={key}={value}" for key, value in arguments.items()), f"--tag={name}", ROOT],
             check=True,
         )  # fmt: skip
 

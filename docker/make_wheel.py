@@ -83,15 +83,13 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     return folder / "bin"
 
 
-def run_cibuildwheel(
-    engine: str, variant: str, source: Path, out: Path, variables: dict[str, str], *create: str
-) -> None:
+def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
     """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
     tools = virtual_environment("host")
     arguments = ["--network=none", *create, *(f"--env={name}={value}" for name, value in variables.items())]
     env = environment(
         tools,
-        CIBW_MANYLINUX_X86_64_IMAGE=images.image_name("build", variant),
+        CIBW_MANYLINUX_X86_64_IMAGE=image,
         CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {' '.join(arguments)}; disable_host_mount: true",
         SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
     )
@@ -100,16 +98,16 @@ def run_cibuildwheel(
     )
 
 
-def build_in_container(engine: str, variant: str, out: Path) -> None:
+def build_in_container(engine: str, image: str, out: Path) -> None:
     source = CACHE / "source"
     facts = stage(ROOT, source)
-    run_cibuildwheel(engine, variant, source, out, facts)
+    run_cibuildwheel(engine, image, source, out, facts)
     shutil.rmtree(source)
 
 
-def test_in_container(engine: str, variant: str, out: Path) -> None:
+def test_in_container(engine: str, image: str, out: Path) -> None:
     mounts = (f"--volume={out}:/dist:ro", f"--volume={ROOT / 'tests'}:/tests:ro")
-    subprocess.run([engine, "run", "--rm", "--network=none", *mounts, images.image_name("test", variant)], check=True)
+    subprocess.run([engine, "run", "--rm", "--network=none", *mounts, image], check=True)
 
 
 def check_host() -> None:
@@ -187,11 +185,11 @@ def make_wheel(engine: str, variant: str, base: str) -> None:
         images.fetch_inputs()
         fetch.fetch_set("host")
         steps.next()
-        images.ensure(engine, variant, base)
+        names = images.ensure(engine, variant, base)
         steps.next()
-        build_in_container(engine, variant, out)
+        build_in_container(engine, names["build"], out)
         steps.next()
-        test_in_container(engine, variant, out)
+        test_in_container(engine, names["test"], out)
     wheel = publish(out)
     steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {fetch.sha256_of(wheel)}")
 
@@ -206,8 +204,8 @@ def test_wheel(engine: str, variant: str, base: str) -> None:
         test_on_host(DIST)
     else:
         images.fetch_inputs()
-        images.ensure(engine, variant, base)
-        test_in_container(engine, variant, DIST)
+        names = images.ensure(engine, variant, base)
+        test_in_container(engine, names["test"], DIST)
 
 
 def test_pipeline() -> None:

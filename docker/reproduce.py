@@ -51,11 +51,11 @@ def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> 
     return target
 
 
-def build_with_cibuildwheel(engine: str, variant: str, source: Path, out: Path, facts: dict[str, str]) -> None:
-    run_cibuildwheel(engine, variant, source, out, facts | FIRST, "--hostname=first")
+def build_with_cibuildwheel(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
+    run_cibuildwheel(engine, image, source, out, facts | FIRST, "--hostname=first")
 
 
-def build_with_run(engine: str, variant: str, source: Path, out: Path, facts: dict[str, str]) -> None:
+def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
     """Plain `docker run` as another user, at another time, which is checked, and on a file system in memory."""
     clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     variables = [f"--env={name}={value}" for name, value in (facts | SECOND | clock).items()]
@@ -68,7 +68,7 @@ def build_with_run(engine: str, variant: str, source: Path, out: Path, facts: di
         path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
     subprocess.run(
         [engine, "run", "--rm", "--network=none", "--hostname=second", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", *variables,
-         f"--volume={source}:/project:ro", f"--volume={out}:/out", images.image_name("build", variant),
+         f"--volume={source}:/project:ro", f"--volume={out}:/out", image,
          "bash", "-c", script],
         check=True,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def list_differences(first: Path, second: Path) -> list[str]:
     ]
 
 
-def report(engine: str, variant: str, first: Path, second: Path) -> None:
+def report(engine: str, image: str, first: Path, second: Path) -> None:
     """Where the two differ: diffoscope's report (the build image has it), or a list of members."""
     for line in list_differences(first, second):
         print(f"  {line}", flush=True)
@@ -108,7 +108,7 @@ def report(engine: str, variant: str, first: Path, second: Path) -> None:
         folders = [f"--volume={path.parent}:/{name}:ro" for path, name in ((first, "first"), (second, "second"))]
         # ldconfig: diffoscope finds libmagic through the loader's cache, which an unpacked base does not have.
         script = 'ldconfig && env -u PYTHONPATH /usr/bin/python3 /usr/bin/diffoscope "$@" | head -n 200'
-        run = [engine, "run", "--rm", "--network=none", *folders, images.image_name("build", variant)]
+        run = [engine, "run", "--rm", "--network=none", *folders, image]
         files = (f"/first/{first.name}", f"/second/{second.name}")
         subprocess.run([*run, "bash", "-c", script, "diffoscope", *files], check=False)
     elif shutil.which("diffoscope"):
@@ -117,13 +117,13 @@ def report(engine: str, variant: str, first: Path, second: Path) -> None:
         print("  (diffoscope is not installed: apt-get install diffoscope-minimal shows the bytes)", flush=True)
 
 
-def compare(engine: str, variant: str, first: Path, second: Path) -> str:
+def compare(engine: str, image: str, first: Path, second: Path) -> str:
     """The common sha256 of the wheels that two folders hold; fails with a report when they differ."""
     (left,), (right,) = first.glob("*.whl"), second.glob("*.whl")
     sums = [fetch.sha256_of(path) for path in (left, right)]
     print(f"{sums[0]}  {left.name}  ({first.name})\n{sums[1]}  {right.name}  ({second.name})", flush=True)
     if sums[0] != sums[1]:
-        report(engine, variant, left, right)
+        report(engine, image, left, right)
         raise Failure("the two builds differ, see above")
     return sums[0]
 
@@ -138,16 +138,17 @@ def reproduce(engine: str, variant: str, base: str, source: Path) -> None:
         copy_tree(work / "staged", work / "a" / "some-source", backwards=False, private=False),
         copy_tree(work / "staged", work / "b" / "a longer way" / "source", backwards=True, private=True),
     )
+    image = ""
     if engine == "host":
         check_host()
         build_on_host(sources[0], first, facts, FIRST)
         build_on_host(sources[1], second, facts, SECOND | host_faketime())
     else:
         images.fetch_inputs()
-        images.ensure(engine, variant, base)
-        build_with_cibuildwheel(engine, variant, sources[0], first, facts)
-        build_with_run(engine, variant, sources[1], second, facts)
-    sha256 = compare(engine, variant, first, second)
+        image = images.ensure(engine, variant, base)["build"]
+        build_with_cibuildwheel(engine, image, sources[0], first, facts)
+        build_with_run(engine, image, sources[1], second, facts)
+    sha256 = compare(engine, image, first, second)
     proof = CACHE / "reproduced"
     proof.mkdir(exist_ok=True)
     (proof / sha256).touch()

@@ -15,6 +15,7 @@ from pathlib import Path
 import engine as engines
 import fetch
 from fetch import CACHE, Failure, main_guard
+from images import image_name
 from make_wheel import ROOT, environment, fresh_folder
 from provenance import NoRecord, read_record
 from reproduce import report
@@ -61,7 +62,7 @@ def main() -> None:
     expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:
-        report(engine, "cpu", args.wheel.resolve(), again)
+        report(engine, image_name("build", "cpu"), args.wheel.resolve(), again)
         raise Failure(f"{args.wheel.name} is not what its commit builds, see above")
     print("identical")
 
