@@ -1,6 +1,9 @@
 """The scripts of docker/ are imported as modules; nothing here touches the project's own .cache or dist."""
 
+import functools
+import http.server
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,3 +15,22 @@ sys.path.insert(0, str(ROOT / "docker"))
 @pytest.fixture
 def root():
     return ROOT
+
+
+@pytest.fixture
+def serve_folder():
+    """serve_folder(path) -> address of an HTTP server on loopback that serves it."""
+    servers = []
+
+    def start(folder):
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+        handler.log_message = lambda *_: None
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()

@@ -1,9 +1,6 @@
 """Fetching: hashes decide, errors name file and remedy, and nothing half-done stays behind."""
 
-import functools
 import hashlib
-import http.server
-import threading
 
 import fetch
 import pytest
@@ -14,25 +11,16 @@ PATH = "pool/main/h/hello/hello_1_amd64.deb"
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path, serve_folder):
     """serve(content) starts a mirror on loopback that has one package, and returns its address."""
-    servers = []
 
     def start(content):
-        folder = tmp_path / f"mirror{len(servers)}"
+        folder = tmp_path / f"mirror-{hashlib.sha256(content).hexdigest()[:8]}"
         (folder / PATH).parent.mkdir(parents=True)
         (folder / PATH).write_bytes(content)
-        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-        handler.log_message = lambda *_: None
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
+        return serve_folder(folder)
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    return start
 
 
 @pytest.fixture

@@ -1,15 +1,12 @@
 """The index and the upload, over HTTP on loopback, with pip and uv as the judges."""
 
 import base64
-import functools
 import hashlib
-import http.server
 import json
 import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -46,25 +43,6 @@ def dist(tmp_path):
     return tmp_path / "dist"
 
 
-@pytest.fixture
-def serve():
-    """serve(folder) -> address of an HTTP server on loopback."""
-    servers = []
-
-    def start(folder):
-        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-        handler.log_message = lambda *_: None
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
 def install(tool, url, target):
     """Installs customops from an index into a folder, with pip or uv, and nothing else configured."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))} | {
@@ -85,22 +63,22 @@ def install(tool, url, target):
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])
-def test_installs_from_the_index(dist, serve, tmp_path, tool):
+def test_installs_from_the_index(dist, serve_folder, tmp_path, tool):
     make_wheel(dist)
-    run = install(tool, serve(index.write_index(dist)), tmp_path / "site")
+    run = install(tool, serve_folder(index.write_index(dist)), tmp_path / "site")
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "site/customops/__init__.py").read_text() == "answer = 42\n"
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])
-def test_a_tampered_wheel_is_refused(dist, serve, tmp_path, tool):
+def test_a_tampered_wheel_is_refused(dist, serve_folder, tmp_path, tool):
     wheel = make_wheel(dist)
     root = index.write_index(dist)
     served = root / "files" / NAME
     body = bytearray(served.read_bytes())
     body[body.index(b"PK\x01\x02") + 12] ^= 1  # a time stamp: still a valid zip, only its hash is wrong
     served.write_bytes(body)
-    run = install(tool, serve(root), tmp_path / "site")
+    run = install(tool, serve_folder(root), tmp_path / "site")
     assert run.returncode != 0
     said = run.stdout + run.stderr
     assert fetch.sha256_of(wheel) in said
