@@ -1,4 +1,4 @@
-"""The scripts of docker/ are imported as modules; nothing here touches the project's own .cache or dist."""
+"""The scripts of docker/ are imported as modules. Downloads and tool environments are shared with the project; dist is not touched."""
 
 import functools
 import http.server
