@@ -203,6 +203,13 @@ def test_wheel(engine: str, variant: str, base: str) -> None:
         check_host()
         test_on_host(DIST)
     else:
+        for wheel in wheels:
+            try:
+                base_of_wheel = provenance.read_record(wheel)["base"]
+            except provenance.NoRecord as error:
+                raise Failure(str(error)) from error
+            if base_of_wheel == "host":
+                raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
         images.fetch_inputs()
         names = images.ensure(engine, variant, base)
         test_in_container(engine, names["test"], DIST)

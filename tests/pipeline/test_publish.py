@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fetch
 import index
+import make_wheel as make_wheel_module
 import publish
 import pytest
 import record
@@ -212,6 +213,13 @@ def test_verify_compares(dist, tmp_path, monkeypatch, capsys, same):
         with pytest.raises(fetch.Failure, match="is not what its commit builds"):
             verify.main()
         assert "build.json differs" in capsys.readouterr().out
+
+
+def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
+    make_wheel(dist)
+    monkeypatch.setattr("make_wheel.DIST", dist)
+    with pytest.raises(fetch.Failure, match=r"was built on a host: make test ENGINE=host, or make wheel ENGINE=docker"):
+        make_wheel_module.test_wheel("docker", "cpu", "debian")
 
 
 def test_verify_without_a_wheel(monkeypatch):
