@@ -92,7 +92,7 @@ def test_a_mirror_that_is_no_url(lock, cache, monkeypatch):
         fetch.fetch_debian(lock, cache)
 
 
-def test_a_corrupted_cached_file_is_named(lock, cache, monkeypatch):
+def test_a_corrupted_cached_file_is_named(lock, cache):
     cache.mkdir()
     (cache / "hello_1_amd64.deb").write_bytes(b"flipped")
     with pytest.raises(fetch.Failure, match=rf"hello_1_amd64.deb is not the locked file: expected sha256 {SHA256}"):

@@ -77,7 +77,7 @@ def test_another_tarball_than_the_locked_one_is_not_unpacked(root, tmp_path):
     assert "python.tar.gz: FAILED" in run.stdout
 
 
-def test_a_wheel_that_is_not_locked_is_not_installed(root, tmp_path):
+def test_a_wheel_that_is_not_locked_is_not_installed(tmp_path):
     """pip itself refuses: the lock's hash decides, not the name."""
     (tmp_path / "hello_world-1.0-py3-none-any.whl").write_bytes(b"another")
     lock = tmp_path / "requirements.txt"
