@@ -1,17 +1,22 @@
-"""Builds customops/_cpu.so, a library of PyTorch ops that no CPython and no torch ABI is baked into.
+"""Builds customops/_cpu.so, and with CUSTOMOPS_VARIANT=cuda also _cuda12.so and _cuda13.so: ops for every Python and torch.
 
 Metadata stands in pyproject.toml. `pip install .` is enough; `make wheel` is the reproducible way.
 """
 
-import json
+import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.bdist_wheel import bdist_wheel
 from torch.utils.cpp_extension import BuildExtension, include_paths, library_paths
 
 ROOT = Path(__file__).parent
 TORCH_HEADERS = include_paths()[0]
+sys.path.insert(0, str(ROOT / "csrc"))
+import jobs, nvcc, py3_wheel  # noqa: E401, E402, I001
+
+VARIANT, ARCHITECTURES = nvcc.variant()
+os.environ["MAX_JOBS"] = str(jobs.jobs())  # for BuildExtension
 
 COMPILE_ARGS = [
     "-std=c++17",
@@ -23,13 +28,12 @@ COMPILE_ARGS = [
     "-Wno-maybe-uninitialized",  # GCC's own AVX-512 headers trip over it
     # What torch 2.10 offers, whichever torch stands by: the headers then refuse anything newer.
     "-DTORCH_TARGET_VERSION=0x020a000000000000",
-    # No absolute path of the build machine ends up in an error message: not the project's, not torch's headers'.
+    # No absolute path of the build machine ends up in an error message.
     f"-ffile-prefix-map={ROOT.resolve()}=.",
     f"-ffile-prefix-map={TORCH_HEADERS}=torch/include",
 ]
 LINK_ARGS = [
-    # libstdc++ comes along, hidden, so that the user's may be older. libgcc_s stays shared: an exception that is thrown
-    # here is caught in libtorch, and both sides must unwind with the same library.
+    # libstdc++ comes along, hidden. libgcc_s stays shared: libtorch catches what is thrown here, with the same unwinder.
     "-static-libstdc++",
     "-Wl,--exclude-libs,ALL",
     "-Wl,--version-script=csrc/exports.map",
@@ -43,37 +47,37 @@ def files(pattern):
     return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(f"csrc/{pattern}"))
 
 
-class Wheel(bdist_wheel):
-    """Tags the wheel py3-none: the library has no Python symbol, torch.ops.load_library opens it."""
+def library(name, sources):
+    return Extension(
+        f"customops._{name}",
+        sources,
+        depends=["csrc/exports.map", *files("**/*.h"), *files("**/*.cuh")],
+        include_dirs=include_paths(),
+        library_dirs=library_paths(),
+        # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.
+        libraries=["torch_cpu"],
+        extra_compile_args=COMPILE_ARGS,
+        extra_link_args=LINK_ARGS,
+        language="c++",
+        py_limited_api=True,
+    )
 
-    def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
 
-    def egg2dist(self, egginfo_path, distinfo_path):
-        """Begins the build record with the flags; docker/record.py completes it."""
-        super().egg2dist(egginfo_path, distinfo_path)
-        flags = {"compile_args": COMPILE_ARGS, "link_args": LINK_ARGS}
-        record = json.dumps(flags, indent=1).replace(str(ROOT.resolve()), "$SOURCE").replace(TORCH_HEADERS, "$TORCH")
-        Path(distinfo_path, "build.json").write_text(record + "\n")
+class Build(nvcc.BuildCuda, BuildExtension):
+    architectures = ARCHITECTURES
+
+
+class Wheel(py3_wheel.Wheel):
+    record = {"variant": VARIANT, "cuda": nvcc.record(ARCHITECTURES), "compile_args": COMPILE_ARGS, "link_args": LINK_ARGS}
+    hidden_paths = {str(ROOT.resolve()): "$SOURCE", TORCH_HEADERS: "$TORCH"}
 
 
 setup(
-    # The version stands in pyproject.toml; the label says that this build has no CUDA kernels.
-    options={"egg_info": {"tag_build": "+cpu"}},
+    # The version stands in pyproject.toml; a label says what a build lacks: +cpu, or the few architectures it has.
+    options={"egg_info": {"tag_build": "+cpu" if VARIANT == "cpu" else nvcc.label(ARCHITECTURES)}},
     ext_modules=[
-        Extension(
-            "customops._cpu",
-            ["csrc/library.cpp", *files("cpu/*.cpp")],
-            depends=["csrc/exports.map", *files("**/*.h")],
-            include_dirs=include_paths(),
-            library_dirs=library_paths(),
-            # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.
-            libraries=["torch_cpu"],
-            extra_compile_args=COMPILE_ARGS,
-            extra_link_args=LINK_ARGS,
-            language="c++",
-            py_limited_api=True,
-        )
+        library("cpu", ["csrc/library.cpp", *files("cpu/*.cpp")]),
+        *(library(name, files("cuda/*.cu")) for name in ARCHITECTURES),
     ],
-    cmdclass={"build_ext": BuildExtension.with_options(no_python_abi_suffix=True), "bdist_wheel": Wheel},
+    cmdclass={"build_ext": Build.with_options(no_python_abi_suffix=True), "bdist_wheel": Wheel},
 )

@@ -5,6 +5,8 @@
 #include <torch/headeronly/core/ScalarType.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -67,6 +69,12 @@ inline void check_same(const char* op, const char* like_name, const Tensor& like
   if (expected.size() != got.size() || !std::equal(expected.begin(), expected.end(), got.begin()))
     fail(op, ": ", name, " must have the shape of ", like_name, ", ", to_string(expected), ", got ", to_string(got),
          " (expand it first: this op does not broadcast)");
+}
+
+// `value` becomes a float32 for every dtype but float64: it has to fit, unless it is infinite or NaN already.
+inline void check_fits(const char* op, const char* name, double value, ScalarType dtype) {
+  if (dtype != ScalarType::Double && std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max())
+    fail(op, ": ", name, " must fit into float32, the type of the arithmetic for ", to_string(dtype), ", got ", value);
 }
 
 }  // namespace customops

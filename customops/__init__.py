@@ -2,20 +2,22 @@
 
 from customops import _loader
 
-_loader.load()
-
-from customops import nn  # noqa: E402
-from customops.add2 import add2  # noqa: E402
-from customops.axpy import axpy  # noqa: E402
-from customops.flatten_copy import flatten_copy, install_tensor_methods  # noqa: E402
-
 __all__ = ["add2", "axpy", "flatten_copy", "install_tensor_methods", "nn"]
+
+_unusable = _loader.load()
+if _unusable is None:
+    from customops import nn
+    from customops.add2 import add2
+    from customops.axpy import axpy
+    from customops.flatten_copy import flatten_copy, install_tensor_methods
 
 
 def __getattr__(name: str):
-    """``customops.__version__``, from the installed metadata; looked up only when asked for, because it takes a while."""
+    """``customops.__version__``, from the installed metadata, which takes a while to read; and why an op is not there."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("customops")
+    if _unusable is not None and name in __all__:
+        raise ImportError(_unusable)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,19 @@ from pathlib import Path
 import torch
 
 import customops
-from customops import _loader
+from customops import _cuda, _loader
+
+
+def report_cuda() -> None:
+    """What a first CUDA call would find. Does not open the library."""
+    machine, libraries = _cuda.machine(), _cuda.libraries()
+    for index, (major, minor) in enumerate(machine.capabilities):
+        print(f"GPU {index}: {torch.cuda.get_device_name(index)}, compute capability {major}.{minor}")
+    for name, library in libraries.items():
+        kinds = [f"sm_{code}" for code in library["machine_code"]] + [f"PTX {code}" for code in library["ptx"]]
+        print(f"{name}: {', '.join(kinds)}; driver for CUDA {_cuda.dotted(library['driver'])} or newer")
+    name, why = _cuda.choose(machine, libraries)
+    print(f"CUDA kernels: {name or 'none'} ({why})")
 
 
 def main() -> None:
@@ -20,8 +32,12 @@ def main() -> None:
         pass
     print(f"customops {version} in {here}")
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}")
-    print(f"library: {_loader.LIBRARY} (loaded: this build has CPU kernels only)")
-    print(f"CPU capability: {torch.ops.customops._cpu_capability()}, {torch.get_num_threads()} threads")
+    if customops._unusable:
+        print(f"error: {customops._unusable}")
+    else:
+        print(f"library: {_loader.LIBRARY} (loaded)")
+        print(f"CPU capability: {torch.ops.customops._cpu_capability()}, {torch.get_num_threads()} threads")
+        report_cuda()
     print("build record: " + (json.dumps(record, indent=2, sort_keys=True) if record else "none"))
 
 

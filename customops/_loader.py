@@ -5,11 +5,14 @@ from pathlib import Path
 LIBRARY = Path(__file__).with_name("_cpu.so")
 
 
-def load() -> None:
+def load() -> str | None:
     """Opens ``customops/_cpu.so``, which registers every op with torch's dispatcher.
 
+    Returns:
+        None; or, for a torch that the library cannot run on, what to say as soon as an op is asked for.
+
     Raises:
-        ImportError: torch is missing, shadowed by a local folder, or older than 2.10; or the library is missing.
+        ImportError: torch is missing or shadowed by a local folder; or the library is missing.
     """
     try:
         import torch
@@ -26,10 +29,11 @@ def load() -> None:
         )
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < (2, 10):
-        raise ImportError(f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch")
+        return f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch"
     if not LIBRARY.exists():
         raise ImportError(
             f"{LIBRARY} is not there. A source checkout has to be built first: "
             "pip install -e . --no-build-isolation (or leave the checkout, so that the installed package is found)."
         )
     torch.ops.load_library(LIBRARY)
+    return None

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from customops._autocast import promote
 from customops._autograd import differentiable, forward_mode
-from customops._check import check_dtype, check_same
+from customops._fake import check_dtype, check_same, fake
 
 _plain = torch.ops.customops._add2.default
 
@@ -33,8 +33,7 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
     return _plain(a, b)
 
 
-@torch.library.register_fake("customops::add2")
-@torch.library.register_fake("customops::_add2")
+@fake("add2", "_add2")
 def _fake(a, b):
     check_dtype("add2", "a", a)
     check_same("add2", "a", a, "b", b)

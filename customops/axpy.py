@@ -5,7 +5,7 @@ from torch import Tensor
 
 from customops._autocast import promote
 from customops._autograd import differentiable, forward_mode
-from customops._check import check_dtype, check_same
+from customops._fake import check_dtype, check_same, fake
 
 _plain = torch.ops.customops._axpy.default
 
@@ -36,8 +36,7 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
     return _plain(x, y, alpha)
 
 
-@torch.library.register_fake("customops::axpy")
-@torch.library.register_fake("customops::_axpy")
+@fake("axpy", "_axpy")
 def _fake(x, y, alpha=2.0):
     check_dtype("axpy", "x", x)
     check_same("axpy", "x", x, "y", y)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from customops._autograd import differentiable, forward_mode
-from customops._check import check_dtype
+from customops._fake import check_dtype, fake
 
 _plain = torch.ops.customops._flatten_copy.default
 
@@ -33,8 +33,7 @@ def install_tensor_methods() -> None:
     Tensor.flatten_copy = flatten_copy
 
 
-@torch.library.register_fake("customops::flatten_copy")
-@torch.library.register_fake("customops::_flatten_copy")
+@fake("flatten_copy", "_flatten_copy")
 def _fake(x):
     check_dtype("flatten_copy", "x", x)
     return x.new_empty(x.numel())

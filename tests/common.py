@@ -49,15 +49,15 @@ OTHER_SHAPE = {
 LAYOUTS = SAME_SHAPE | OTHER_SHAPE
 
 
-def make(layout, dtype, seed=0, shape=(3, 5, 8, 38)):
-    """A random tensor of about 5,000 elements: several blocks of the CPU kernels and a remainder."""
+def make(layout, dtype, device, seed=0, shape=(3, 5, 8, 38)):
+    """A random tensor of about 5,000 elements: several blocks of the kernels and a remainder."""
     generator = torch.Generator().manual_seed(seed)
-    return LAYOUTS[layout](torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
+    return LAYOUTS[layout](torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype))
 
 
-def large(dtype, seed=0):
+def large(dtype, device, seed=0):
     """More elements than one thread takes, an odd number of them."""
-    return make("vector", dtype, seed, shape=(1, 1, 1, 300_001))
+    return make("vector", dtype, device, seed, shape=(1, 1, 1, 300_001))
 
 
 def compiled_in_one_graph(f, backend, dynamic):

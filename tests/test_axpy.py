@@ -8,10 +8,10 @@ from torch.autograd import gradcheck, gradgradcheck
 import customops
 
 
-def test_the_tutorial():
+def test_the_tutorial(device):
     """z = 2x + y on the tutorial's own numbers, as function and as module."""
     for op in (customops.axpy, customops.nn.Axpy()):
-        x, y = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor([4.0, 5.0, 6.0], requires_grad=True)
+        x, y = torch.tensor([1.0, 2.0, 3.0], requires_grad=True, device=device), torch.tensor([4.0, 5.0, 6.0], requires_grad=True, device=device)
         z = op(x, y)
         z.sum().backward()
         assert z.tolist() == [6, 9, 12]
@@ -22,60 +22,61 @@ def test_the_tutorial():
 @pytest.mark.parametrize("alpha", [2.0, -0.3, 0.0])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_matches_float64(layout, dtype, alpha):
-    x, y = make(layout, dtype, 0), make(layout, dtype, 1)
+def test_matches_float64(layout, dtype, alpha, device):
+    x, y = make(layout, dtype, device, 0), make(layout, dtype, device, 1)
     assert_matches(customops.axpy(x, y, alpha), alpha * x.double() + y.double(), x)
 
 
 @pytest.mark.parametrize("layout_y", SAME_SHAPE)
 @pytest.mark.parametrize("layout_x", SAME_SHAPE)
-def test_mixed_layouts(layout_x, layout_y):
-    x, y = make(layout_x, torch.float32, 0), make(layout_y, torch.float32, 1)
+def test_mixed_layouts(layout_x, layout_y, device):
+    x, y = make(layout_x, torch.float32, device, 0), make(layout_y, torch.float32, device, 1)
     assert_matches(customops.axpy(x, y), 2 * x.double() + y.double(), x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_large(dtype):
-    x, y = large(dtype, 0), large(dtype, 1)
+def test_large(dtype, device):
+    x, y = large(dtype, device, 0), large(dtype, device, 1)
     assert_matches(customops.axpy(x, y, 0.7), 0.7 * x.double() + y.double(), x)
 
 
-def test_alpha_is_double_for_float64():
-    x, y = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+def test_alpha_is_double_for_float64(device):
+    x, y = torch.ones(1, dtype=torch.float64, device=device), torch.zeros(1, dtype=torch.float64, device=device)
     assert customops.axpy(x, y, 1 + 2**-50).item() == 1 + 2**-50
 
 
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
-def test_derivatives(needs):
-    inputs = [make("transposed", torch.float64, i, (1, 2, 3, 2)).requires_grad_(n) for i, n in enumerate(needs)]
+def test_derivatives(needs, device):
+    inputs = [make("transposed", torch.float64, device, i, (1, 2, 3, 2)).requires_grad_(n) for i, n in enumerate(needs)]
     assert gradcheck(lambda x, y: customops.axpy(x, y, -1.7), inputs)
     assert gradgradcheck(lambda x, y: customops.axpy(x, y, -1.7), inputs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_opcheck(dtype, requires_grad):
-    x = make("channels_last", dtype, 0).requires_grad_(requires_grad)
-    y = make("sliced", dtype, 1).requires_grad_(requires_grad)
+def test_opcheck(dtype, requires_grad, device):
+    x = make("channels_last", dtype, device, 0).requires_grad_(requires_grad)
+    y = make("sliced", dtype, device, 1).requires_grad_(requires_grad)
     torch.library.opcheck(torch.ops.customops.axpy.default, (x, y, 0.5))
     torch.library.opcheck(torch.ops.customops._axpy.default, (x.detach(), y.detach(), 0.5))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("backend", COMPILE_BACKENDS)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_compile(backend, dynamic):
+def test_compile(backend, dynamic, device):
     module = compiled_in_one_graph(customops.nn.Axpy(-3.0), backend, dynamic)
     for n in (5, 6):
-        x, y = (torch.randn(n, 4, requires_grad=True) for _ in range(2))
+        x, y = (torch.randn(n, 4, requires_grad=True, device=device) for _ in range(2))
         module(x, y).sum().backward()
         torch.testing.assert_close(x.grad, torch.full_like(x, -3))
         with torch.no_grad():
             torch.testing.assert_close(module(x, y), -3 * x + y)
 
 
-def test_autocast_widens_mixed_inputs():
-    x, y = make("contiguous", torch.float16, 0), make("contiguous", torch.float32, 1)
-    with torch.autocast("cpu", dtype=torch.float16):
+def test_autocast_widens_mixed_inputs(device):
+    x, y = make("contiguous", torch.float16, device, 0), make("contiguous", torch.float32, device, 1)
+    with torch.autocast(device, dtype=torch.float16):
         assert_matches(customops.axpy(x, y), 2 * x.double() + y.double(), y)
 
 
@@ -91,22 +92,23 @@ def test_autocast_widens_mixed_inputs():
         ),
     ],
 )
-def test_bad_input(x, y, message):
+def test_bad_input(x, y, message, device):
+    x, y = x.to(device), y.to(device)
     with pytest.raises(RuntimeError, match=message):
         customops.axpy(x, y)
 
 
-def test_alpha_has_to_fit():
+def test_alpha_has_to_fit(device):
     with pytest.raises(RuntimeError, match=r"alpha must fit into float32, .* torch.float16, got 1e"):
-        customops.axpy(torch.ones(1).half(), torch.ones(1).half(), 1e300)
-    assert customops.axpy(torch.ones(1).double(), torch.ones(1).double(), 1e300).item() == 1e300
+        customops.axpy(torch.ones(1, device=device).half(), torch.ones(1, device=device).half(), 1e300)
+    assert customops.axpy(torch.ones(1, device=device).double(), torch.ones(1, device=device).double(), 1e300).item() == 1e300
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_nan_stays_one(dtype):
+def test_every_nan_stays_one(dtype, device):
     """All bits of this NaN's payload are set: rounding it like a number would make it a zero."""
     (nan,) = struct.unpack("<d", b"\xff" * 7 + b"\x7f")
-    assert customops.axpy(torch.ones(20, dtype=dtype), torch.ones(20, dtype=dtype), nan).isnan().all()
+    assert customops.axpy(torch.ones(20, dtype=dtype, device=device), torch.ones(20, dtype=dtype, device=device), nan).isnan().all()
 
 
 def test_module_shows_alpha():
@@ -114,8 +116,8 @@ def test_module_shows_alpha():
     assert customops.nn.Axpy().state_dict() == {}
 
 
-def test_forward_mode_and_functorch():
-    a, b, t = torch.randn(3, 2, 2, dtype=torch.float64)
+def test_forward_mode_and_functorch(device):
+    a, b, t = torch.randn(3, 2, 2, dtype=torch.float64, device=device)
     tangent = torch.func.jvp(lambda a: customops.axpy(a, b, 3.0), (a,), (t,))[1]
     torch.testing.assert_close(tangent, 3 * t)
     torch.testing.assert_close(torch.func.grad(lambda a: (customops.axpy(a, b, 3.0) * t).sum())(a), 3 * t)
@@ -125,8 +127,8 @@ def test_forward_mode_and_functorch():
     )
 
 
-def test_meta_and_fake_tensors_are_checked():
-    x = torch.ones(3)
+def test_meta_and_fake_tensors_are_checked(device):
+    x = torch.ones(3, device=device)
     for bad, message in (
         (lambda: customops.axpy(x, x.to("meta")), "device"),
         (lambda: customops.axpy(x.to("meta"), torch.ones(5, device="meta")), r"shape of \w, \(3,\), got \(5,\)"),

@@ -15,83 +15,84 @@ def assert_flat_copy(x):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_matches_reshape(layout, dtype):
-    assert_flat_copy(make(layout, dtype))
+def test_matches_reshape(layout, dtype, device):
+    assert_flat_copy(make(layout, dtype, device))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed", "stepped", "expanded"])
-def test_large(layout, dtype):
-    assert_flat_copy(make(layout, dtype, shape=(5, 33, 67, 71)))
+def test_large(layout, dtype, device):
+    assert_flat_copy(make(layout, dtype, device, shape=(5, 33, 67, 71)))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 17, 65), (2, 1, 16, 64), (1, 3, 1, 300), (1, 1, 300, 1), (3, 2, 40, 129)])
-def test_transposed_tiles_and_their_edges(shape):
-    x = make("contiguous", torch.float32, shape=shape)
+def test_transposed_tiles_and_their_edges(shape, device):
+    x = make("contiguous", torch.float32, device, shape=shape)
     for dims in [(0, 1, 3, 2), (3, 1, 2, 0), (0, 3, 1, 2), (2, 3, 0, 1)]:
         assert_flat_copy(x.permute(dims))
         assert_flat_copy(x.permute(dims)[..., 1:, 1:])
 
 
-def test_more_than_64_dimensions():
-    assert_flat_copy(torch.randn([1] * 98 + [2, 3]).transpose(-1, -2))
+def test_more_than_64_dimensions(device):
+    assert_flat_copy(torch.randn([1] * 98 + [2, 3], device=device).transpose(-1, -2))
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "expanded", "scalar", "empty"])
-def test_never_aliases(layout):
-    x = make(layout, torch.float32)
+def test_never_aliases(layout, device):
+    x = make(layout, torch.float32, device)
     before = x.clone()
     customops.flatten_copy(x).add_(1)
     torch.testing.assert_close(x, before)
 
 
-def test_tensor_method():
+def test_tensor_method(device):
     assert not hasattr(torch.Tensor, "flatten_copy")
     customops.install_tensor_methods()
     try:
-        assert torch.ones(2, 3).flatten_copy().shape == (6,)
+        assert torch.ones(2, 3, device=device).flatten_copy().shape == (6,)
     finally:
         del torch.Tensor.flatten_copy
 
 
-def test_derivatives():
-    x = make("transposed", torch.float64, 0, (2, 1, 3, 2)).requires_grad_()
+def test_derivatives(device):
+    x = make("transposed", torch.float64, device, 0, (2, 1, 3, 2)).requires_grad_()
     assert gradcheck(customops.flatten_copy, x)
     assert gradgradcheck(customops.flatten_copy, x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_opcheck(dtype, requires_grad):
-    x = make("channels_last", dtype).requires_grad_(requires_grad)
+def test_opcheck(dtype, requires_grad, device):
+    x = make("channels_last", dtype, device).requires_grad_(requires_grad)
     torch.library.opcheck(torch.ops.customops.flatten_copy.default, (x,))
     torch.library.opcheck(torch.ops.customops._flatten_copy.default, (x.detach(),))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("backend", COMPILE_BACKENDS)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_compile(backend, dynamic):
+def test_compile(backend, dynamic, device):
     compiled = compiled_in_one_graph(lambda x: customops.flatten_copy(x) * 3, backend, dynamic)
     for n in (5, 6):
-        x = torch.randn(4, n, requires_grad=True)
+        x = torch.randn(4, n, requires_grad=True, device=device)
         compiled(x.t()).sum().backward()
         torch.testing.assert_close(x.grad, torch.full_like(x, 3))
         with torch.no_grad():
             torch.testing.assert_close(compiled(x.t()), x.t().reshape(-1) * 3)
 
 
-def test_autocast_keeps_the_dtype():
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert customops.flatten_copy(torch.ones(2, 2)).dtype == torch.float32
+def test_autocast_keeps_the_dtype(device):
+    with torch.autocast(device, dtype=torch.bfloat16):
+        assert customops.flatten_copy(torch.ones(2, 2, device=device)).dtype == torch.float32
 
 
-def test_bad_input():
+def test_bad_input(device):
     with pytest.raises(RuntimeError, match=r"flatten_copy: x must be float32, .* got ComplexFloat"):
-        customops.flatten_copy(torch.ones(2, dtype=torch.complex64))
+        customops.flatten_copy(torch.ones(2, dtype=torch.complex64, device=device))
 
 
-def test_forward_mode_and_functorch():
-    a, t = torch.randn(2, 2, 2, dtype=torch.float64)
+def test_forward_mode_and_functorch(device):
+    a, t = torch.randn(2, 2, 2, dtype=torch.float64, device=device)
     tangent = torch.func.jvp(customops.flatten_copy, (a,), (t,))[1]
     torch.testing.assert_close(tangent, t.reshape(-1))
     torch.testing.assert_close(torch.func.grad(lambda a: (customops.flatten_copy(a) * t.reshape(-1)).sum())(a), t)
@@ -99,8 +100,8 @@ def test_forward_mode_and_functorch():
     assert gradcheck(customops.flatten_copy, a.clone().requires_grad_(), check_forward_ad=True, check_batched_grad=True)
 
 
-def test_meta_and_fake_tensors_are_checked():
-    x = torch.ones(3)
+def test_meta_and_fake_tensors_are_checked(device):
+    x = torch.ones(3, device=device)
     for bad, message in ((lambda: customops.flatten_copy(x.int().to("meta")), "must be float32, .* got torch.int32"),):
         with pytest.raises(RuntimeError, match=message):
             bad()

@@ -61,8 +61,12 @@ def test_a_folder_or_file_named_torch_is_named_as_the_cause(tmp_path, shadow):
 
 
 def test_an_old_torch_is_named_as_the_cause():
-    run = python("import torch; torch.__version__ = '2.9.1'; import customops")
-    assert "customops needs PyTorch 2.10 or newer, found 2.9.1" in run.stderr
+    old = "import torch; torch.__version__ = '2.9.1'; import customops;"
+    assert python(old).returncode == 0  # the import itself does no harm
+    for use in ("customops.add2", "from customops import axpy", "customops.nn"):
+        assert "ImportError: customops needs PyTorch 2.10 or newer, found 2.9.1: pip install -U" in python(old + use).stderr
+    run = python(old + "from customops.__main__ import main; main()")
+    assert "error: customops needs PyTorch 2.10 or newer, found 2.9.1" in run.stdout
 
 
 def test_no_torch_at_all(tmp_path):
@@ -74,6 +78,14 @@ def test_a_missing_dependency_of_torch_is_not_called_a_missing_torch():
     run = python("import sys; sys.modules['typing_extensions'] = None; import customops")
     assert run.returncode != 0
     assert "pip install torch" not in run.stderr
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_other_kinds_of_tensors_are_refused(requires_grad):
+    """They meet what stands where the CUDA kernels are missing until their first use."""
+    x = torch.ones(3, requires_grad=requires_grad).to_sparse()
+    with pytest.raises(NotImplementedError, match=r"add2: expected dense tensors on cpu or cuda, got torch.sparse_coo"):
+        customops.add2(x, x)
 
 
 def test_import_adds_no_heavy_module():
@@ -95,4 +107,5 @@ def test_python_m_customops():
     assert f"torch {torch.__version__}" in run.stdout
     assert "_cpu.so (loaded" in run.stdout
     assert f"CPU capability: {torch.ops.customops._cpu_capability()}" in run.stdout
+    assert "CUDA kernels: " in run.stdout
     assert "build record: " in run.stdout

@@ -1,9 +1,6 @@
 // axpy: z = alpha * x + y, elementwise. Reads x and y once, writes z once; bound by memory.
 #include <torch/csrc/stable/library.h>
 
-#include <cmath>
-#include <limits>
-
 #include "pointwise.h"
 
 namespace customops::cpu {
@@ -11,10 +8,7 @@ namespace customops::cpu {
 Tensor axpy(const Tensor& x, const Tensor& y, double alpha) {
   check_dtype("axpy", "x", x);
   check_same("axpy", "x", x, "y", y);
-  if (x.scalar_type() != ScalarType::Double && std::isfinite(alpha) &&
-      std::abs(alpha) > std::numeric_limits<float>::max())
-    fail("axpy: alpha must fit into float32, the type of the arithmetic for ", to_string(x.scalar_type()), ", got ",
-         alpha);
+  check_fits("axpy", "alpha", alpha, x.scalar_type());
   // alpha is rounded to the type of the arithmetic: float64 keeps all of it.
   return pointwise([alpha](auto x, auto y) { return decltype(x)(alpha) * x + y; }, x, y);
 }

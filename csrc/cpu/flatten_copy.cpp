@@ -5,6 +5,7 @@
 // (4) allocation of the output, (5) dispatch over dtypes, (6) parallelisation, (7) data access and the computation.
 #include <torch/csrc/stable/library.h>
 
+#include "../allocate.h"
 #include "../dispatch.h"
 #include "simd.h"
 #include "strided.h"
@@ -22,7 +23,7 @@ void copy(const Walk<1>& walk, const T* x, T* out, int64_t begin, int64_t end) {
   if (walk.flat()) return void(std::memcpy(out + begin, x + begin, (end - begin) * sizeof(T)));
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
-    const T* from = walk.read(0, x, begin, n, out + begin);
+    const T* from = read(walk, 0, x, begin, n, out + begin);
     if (from != out + begin) std::memcpy(out + begin, from, n * sizeof(T));
   }
 }

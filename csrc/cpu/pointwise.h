@@ -5,6 +5,7 @@
 // and a narrow result is rounded on its way out. Contiguous float32 and float64 skip the copies.
 #pragma once
 
+#include "../allocate.h"
 #include "../dispatch.h"
 #include "simd.h"
 #include "strided.h"
@@ -29,7 +30,7 @@ void pointwise_blocks(I isa, const Walk<kInputs>& walk, const std::array<const T
   alignas(64) acc_t<T> wide[kInputs][kBlock], result[kBlock];
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
-    const acc_t<T>* x[kInputs] = {widened(isa, walk.read(k, in[k], begin, n, gathered[k]), n, wide[k])...};
+    const acc_t<T>* x[kInputs] = {widened(isa, read(walk, k, in[k], begin, n, gathered[k]), n, wide[k])...};
     acc_t<T>* __restrict y;
     if constexpr (kWide)
       y = out + begin;

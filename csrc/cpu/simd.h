@@ -2,12 +2,8 @@
 // version to run is chosen once, from what the machine has. The rest of the library keeps the x86-64 baseline.
 #pragma once
 
-#include <torch/headeronly/util/BFloat16.h>
-#include <torch/headeronly/util/Half.h>
-
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,14 +11,12 @@
 #define CUSTOMOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
 #endif
 
+#include "../dispatch.h"
+
 namespace customops::cpu {
 
 using c10::BFloat16;
 using c10::Half;
-
-// Arithmetic happens in this type: float64 stays, everything narrower is widened to float32.
-template <class T>
-using acc_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 enum class Capability { baseline, avx2, avx512 };
 

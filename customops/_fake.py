@@ -1,9 +1,25 @@
-"""The checks of csrc/check.h again, for fake and meta tensors, which never reach a kernel."""
+"""What stands in for kernels in Python: fake kernels, with the checks of csrc/check.h again, and the first CUDA call."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from customops import _cuda
+
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def fake(*ops: str) -> Callable:
+    """Registers a function as the fake kernel of some ops; their CUDA kernels will be looked for upon first use."""
+
+    def register(f: Callable) -> Callable:
+        for op in ops:
+            torch.library.register_fake(f"customops::{op}", f)
+            _cuda.on_first_use(op)
+        return f
+
+    return register
 
 
 def check_dtype(op: str, name: str, t: Tensor) -> None:

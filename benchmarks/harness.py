@@ -1,0 +1,127 @@
+"""Times an op beside its peers and beside a plain copy of as many bytes, in one run: `make bench`, or
+
+    python benchmarks/add2.py [--device=cpu] [--output=FOLDER]
+
+Memory-bound ops have a floor: each input byte read once, each output byte written once, at the speed of a copy. The floor is
+a copy of exactly that many bytes, timed in the same rounds as the op and its peers. Every round times each of them once, in
+an order that rotates, over inputs that rotate through more memory than the caches hold. Quoted are medians.
+"""
+
+import argparse
+import datetime
+import json
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+import customops
+
+RESULTS = Path(__file__).parent / "results"
+ROUNDS = 50
+CACHE_BYTES = {"cuda": 256e6, "cpu": 128e6}  # inputs of one row take at least as much together
+FLOOR = "floor"
+
+
+class Row(NamedTuple):
+    """One line of a table. `make()` returns fresh inputs; each peer is called as peer(*inputs)."""
+
+    name: str
+    bytes: int  # read once plus written once
+    make: Callable[[], tuple]
+    peers: dict[str, Callable]  # "customops" first
+
+
+def compiled(f: Callable) -> Callable:
+    return torch.compile(f, dynamic=False, fullgraph=True)
+
+
+def timers(device: str) -> tuple[Callable[[], object], Callable[[object, object], float]]:
+    """(mark, microseconds between two marks)."""
+    if device == "cpu":
+        return time.perf_counter, lambda a, b: (b - a) * 1e6
+
+    def mark():
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    return mark, lambda a, b: a.elapsed_time(b) * 1e3
+
+
+def measure(row: Row, device: str, rounds: int) -> dict[str, float]:
+    """Median microseconds of the floor and of every peer."""
+    torch.compiler.reset()
+    sets = [row.make() for _ in range(1 + int(CACHE_BYTES[device] // row.bytes))]
+    halves = [torch.ones(row.bytes // 2, dtype=torch.uint8, device=device) for _ in sets]
+    calls = {FLOOR: lambda i: halves[i].clone()}
+    calls |= {name: (lambda i, peer=peer: peer(*sets[i])) for name, peer in row.peers.items()}
+    mark, microseconds = timers(device)
+    for call in calls.values():
+        for i in range(len(sets)):
+            call(i)
+    names, marks = list(calls), {name: [] for name in calls}
+    for round_ in range(rounds):
+        if device == "cuda":
+            torch.cuda._sleep(2_000_000)  # the launches queue up meanwhile, so that no gap between them is timed
+        for step in range(len(names)):
+            name = names[(round_ + step) % len(names)]
+            start = mark()
+            calls[name]((round_ + step) % len(sets))
+            marks[name].append((start, mark()))
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return {name: statistics.median(microseconds(*pair) for pair in marks[name]) for name in names}
+
+
+def machine(device: str) -> dict:
+    facts = {
+        "date": datetime.date.today().isoformat(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "customops": customops.__version__,
+    }
+    if device == "cuda":
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+        driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+        library = customops._cuda.load()
+        return facts | {"device": torch.cuda.get_device_name(), "driver": driver, "library": library}
+    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return facts | {
+        "device": names[0],
+        "threads": torch.get_num_threads(),
+        "capability": torch.ops.customops._cpu_capability(),
+    }
+
+
+def table(result: dict) -> str:
+    """Microseconds of everything; in brackets, how many times the floor."""
+    peers = [name for name in result["rows"][0]["us"] if name != FLOOR]
+    widths = [max(len(row["name"]) for row in result["rows"]) + 2, 10, *[max(len(p), 14) + 2 for p in peers]]
+    lines = ["".join(text.ljust(width) for text, width in zip(["", "floor", *peers], widths, strict=True))]
+    for row in result["rows"]:
+        floor = row["us"][FLOOR]
+        cells = [row["name"], f"{floor:.1f}", *(f"{row['us'][p]:.1f} ({row['us'][p] / floor:.2f})" for p in peers)]
+        lines.append("".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)))
+    return "\n".join(lines)
+
+
+def main(op: str, rows: Callable[[str], list[Row]]) -> None:
+    parser = argparse.ArgumentParser(description=f"Times {op} beside its peers.")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    args = parser.parse_args()
+    result = {"op": op} | machine(args.device) | {"rows": []}
+    print(f"{op} on {result['device']}, torch {result['torch']}: microseconds (times the floor)", flush=True)
+    for row in rows(args.device):
+        us = measure(row, args.device, args.rounds)
+        result["rows"].append({"name": row.name, "bytes": row.bytes, "us": {k: round(v, 2) for k, v in us.items()}})
+    print(table(result), flush=True)
+    args.output.mkdir(parents=True, exist_ok=True)
+    (args.output / f"{op}-{args.device}.json").write_text(json.dumps(result, indent=1) + "\n")

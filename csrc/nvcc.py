@@ -1,0 +1,174 @@
+"""Compiles csrc/cuda/*.cu into customops/_cuda12.so and customops/_cuda13.so; setup.py calls it for CUDA builds.
+
+Each architecture is compiled once, by the oldest compiler that knows it, so that the library which serves it needs the
+oldest driver possible. customops/_cuda.json tells the loader what each library holds. No GPU is looked for.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs import jobs
+
+# What each library holds in a release: machine code for these, and PTX of the last for what comes after.
+RELEASE = {"cuda12": ("70", "75", "80", "86", "89", "90+PTX"), "cuda13": ("100", "103", "120+PTX")}
+# The compiler must be of this CUDA version; its machine code runs on every driver of the same major version.
+MAJOR = {"cuda12": 12, "cuda13": 13}
+
+
+def architectures(wanted: str | None) -> dict[str, tuple[str, ...]]:
+    """What to compile for, by library: the release, or what CUDA_ARCHS asks for, such as `90 100` or `8.0 cuda13:90+PTX`.
+
+    An architecture without a library's name goes where the release has it, a newer one to cuda13.
+    """
+    if not wanted:
+        return RELEASE
+    chosen: dict[str, list[str]] = {}
+    for word in re.split(r"[\s,;]+", wanted.strip()):
+        match = re.fullmatch(r"(?:(cuda12|cuda13):)?(\d{1,2})\.?(\d)(\+PTX)?", word)
+        if not match:
+            sys.exit(
+                f"error: CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90, separated by spaces, got {word!r}"
+            )
+        library, major, minor, ptx = match.groups()
+        library = library or ("cuda12" if int(major) < 10 else "cuda13")
+        chosen.setdefault(library, []).append(f"{major}{minor}{ptx or ''}")
+    return {name: tuple(chosen[name]) for name in sorted(chosen)}
+
+
+def variant() -> tuple[str, dict[str, tuple[str, ...]]]:
+    """(CUSTOMOPS_VARIANT, architectures). Stops here when a compiler is missing: a CUDA build never turns into a CPU one."""
+    name = os.environ.get("CUSTOMOPS_VARIANT", "cpu")
+    if name not in ("cpu", "cuda"):
+        sys.exit(f"error: CUSTOMOPS_VARIANT must be cpu or cuda, got {name!r}")
+    archs = architectures(os.environ.get("CUDA_ARCHS")) if name == "cuda" else {}
+    for library in archs:
+        home(library)
+    return name, archs
+
+
+def label(archs: dict[str, tuple[str, ...]]) -> str:
+    """Local version label: empty for the release; otherwise it names what there is, so that nobody takes it for one."""
+    if archs == RELEASE:
+        return ""
+    words = [f"{name}.{'.'.join(f'sm{a}' for a in entries)}" for name, entries in archs.items()]
+    return "+" + ".".join(words).replace("+PTX", "ptx")
+
+
+def home(name: str) -> Path:
+    """The CUDA toolkit for a library: $CUDA12_HOME or $CUDA13_HOME, which has to have nvcc of that version."""
+    variable = name.upper() + "_HOME"
+    folder = Path(os.environ.get(variable) or f"/opt/{name}")
+    nvcc = folder / "bin/nvcc"
+    remedy = f"set {variable}, narrow CUDA_ARCHS, or let `make wheel VARIANT=cuda` bring it"
+    if not nvcc.exists():
+        sys.exit(f"error: a CUDA build needs nvcc of CUDA {MAJOR[name]}, and {nvcc} is not there: {remedy}")
+    version = re.search(r"release (\d+)", subprocess.check_output([nvcc, "--version"], text=True))
+    if version is None or int(version[1]) != MAJOR[name]:
+        sys.exit(f"error: {nvcc} is of CUDA {version[1] if version else '?'}, {MAJOR[name]} is needed: {remedy}")
+    return folder
+
+
+def version(name: str) -> str:
+    """Of the compiler, such as 12.4.131."""
+    text = subprocess.check_output([home(name) / "bin/nvcc", "--version"], text=True)
+    return re.search(r", V([\d.]+)", text)[1]
+
+
+def record(archs: dict[str, tuple[str, ...]]) -> dict:
+    """For the wheel's build record."""
+    return {name: {"nvcc": version(name), "architectures": entries} for name, entries in archs.items()}
+
+
+def description(archs: dict[str, tuple[str, ...]]) -> dict:
+    """What the loader needs to know of each library; versions are CUDA's numbers, 12040 for 12.4.
+
+    A driver runs machine code of its own major version, but compiles PTX only up to its own version.
+    """
+    facts = {}
+    for name, entries in archs.items():
+        major, minor = version(name).split(".")[:2]
+        facts[name] = {
+            "machine_code": [int(entry.removesuffix("+PTX")) for entry in entries],
+            "ptx": [int(entry.removesuffix("+PTX")) for entry in entries if entry.endswith("+PTX")],
+            "driver": MAJOR[name] * 1000,
+            "driver_for_ptx": int(major) * 1000 + int(minor) * 10,
+        }
+    return facts
+
+
+def gencode(entry: str) -> str:
+    number = entry.removesuffix("+PTX")
+    code = f"[sm_{number},compute_{number}]" if entry.endswith("+PTX") else f"sm_{number}"
+    return f"-gencode=arch=compute_{number},code={code}"
+
+
+def words(*arguments) -> str:
+    """Arguments of a command as a ninja file wants them."""
+    return " ".join(shlex.quote(str(argument)).replace("$", "$$") for argument in arguments)
+
+
+def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, folder: Path) -> str:
+    """Rules for one library.
+
+    nvcc names internal symbols after the source's path and after temporary files: two of the options make objects the
+    same bytes wherever and whenever they are compiled.
+    """
+    cuda, cxx = home(name), os.environ.get("CXX", "c++")
+    for_host = [arg for arg in extension.extra_compile_args if arg.startswith(("-f", "-W"))]
+    compile_args = [arg for arg in extension.extra_compile_args if arg.startswith(("-std", "-O", "-D"))]
+    compile_args += [f"-I{include}" for include in extension.include_dirs]
+    compile_args += [*map(gencode, entries), "-Xfatbin=-compress-all", "-objtemp", f"-ccbin={cxx}"]
+    compile_args += [f"-Xcompiler={arg}" for arg in ("-fPIC", *for_host)]
+    link_args = [f"-L{folder}" for folder in (cuda / "lib", *extension.library_dirs)]
+    link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]
+    objects = {str(folder / name / Path(source).with_suffix(".o").name): source for source in extension.sources}
+    lines = [
+        "rule nvcc",
+        f"  command = {words(cuda / 'bin/nvcc')} -c $in -o $out -MD -MF $out.d '-Xcudafe=--orig_src_path_name $in' "
+        + words(*compile_args),
+        "  depfile = $out.d",
+        "  deps = gcc",
+        f"  description = nvcc {version(name)} for {' '.join(entries)}: $in",
+        "rule link",
+        f"  command = {words(cxx, '-shared')} $in -o $out {words(*link_args, *extension.extra_link_args)}",
+        "  description = link $out",
+        *(f"build {words(out)}: nvcc {words(source)}" for out, source in objects.items()),
+        f"build {words(target)}: link {words(*objects)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class BuildCuda:
+    """Mixed into a build_ext: compiles the extensions that `architectures` names with nvcc and ninja."""
+
+    architectures: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
+
+    def build_extensions(self) -> None:
+        mine = {e.name.rpartition("_")[2]: e for e in self.extensions if e.name.rpartition("_")[2] in self.architectures}
+        everything = self.extensions
+        self.extensions = [e for e in everything if e not in mine.values()]
+        super().build_extensions()
+        self.extensions = everything
+        folder = Path(self.build_temp).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, extension in mine.items():
+            target = Path(self.get_ext_fullpath(extension.name)).resolve()
+            script = folder / f"{name}.ninja"
+            script.write_text(ninja_file(extension, name, self.architectures[name], target, folder))
+            if subprocess.run(["ninja", "-f", script, f"-j{jobs()}"], check=False).returncode:
+                sys.exit(f"error: {name} could not be compiled, see the messages above")
+        if mine:
+            target.with_name("_cuda.json").write_text(json.dumps(description(self.architectures), indent=1) + "\n")
+
+    def copy_extensions_to_source(self) -> None:
+        """For editable installs."""
+        super().copy_extensions_to_source()
+        if self.architectures:
+            built = Path(self.get_ext_fullpath("customops._cuda12")).with_name("_cuda.json")
+            shutil.copyfile(Path(self.build_lib, "customops/_cuda.json"), built)

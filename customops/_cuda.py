@@ -1,0 +1,138 @@
+"""Finds and opens the library with the CUDA kernels when a CUDA tensor first meets an op; or says why there is none.
+
+Not at import, because asking for GPUs there would cost time, pin down CUDA_VISIBLE_DEVICES and break programs that fork.
+"""
+
+import ctypes
+import functools
+import json
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+HERE = Path(__file__).parent
+_lock = threading.Lock()
+
+
+class Machine(NamedTuple):
+    """What the choice depends on. Versions are CUDA's numbers: 12040 for 12.4."""
+
+    driver: int  # the newest CUDA that the driver supports; 0 without a driver
+    capabilities: tuple[tuple[int, int], ...]  # of the visible GPUs
+    torch: str | None  # the CUDA version torch was built for; None for a CPU-only torch
+
+
+def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, str]:
+    """(library, why); the library is None where none can serve, and why then names the remedy.
+
+    One library has to serve every visible GPU. The newest that can is taken: each holds machine code for other GPUs, and an
+    older one would serve a newer GPU only by compiling PTX at start.
+
+    Args:
+        machine: driver, visible GPUs, torch.
+        libraries: name -> what it holds, as in customops/_cuda.json.
+    """
+    if not libraries:
+        return None, "this build of customops has CPU kernels only: install the wheel without +cpu in its version"
+    if machine.torch is None:
+        return None, f"this torch ({torch.__version__}) is built without CUDA: install a CUDA build of torch"
+    if machine.driver == 0:
+        return None, "there is no NVIDIA driver on this machine: install one, 525 or newer"
+    if not machine.capabilities:
+        return None, "torch sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+    reasons = []
+    for name in sorted(libraries, reverse=True):
+        reason = why_not(machine, libraries[name])
+        if reason is None:
+            return name, f"driver for CUDA {dotted(machine.driver)}, GPUs {gpus(machine)}"
+        reasons.append(f"{name} {reason}")
+    return None, "; ".join(reasons)
+
+
+def why_not(machine: Machine, library: dict) -> str | None:
+    """None if the library serves every GPU of the machine, otherwise the reason and the remedy."""
+    if machine.driver < library["driver"]:
+        return (
+            f"needs a driver for CUDA {dotted(library['driver'])}, this one supports {dotted(machine.driver)}: update it"
+        )
+    for major, minor in machine.capabilities:
+        if any(code // 10 == major and code % 10 <= minor for code in library["machine_code"]):
+            continue
+        if not any(ptx <= 10 * major + minor for ptx in library["ptx"]):
+            held = ", ".join(f"sm_{code}" for code in library["machine_code"])
+            return f"holds {held}, nothing that a GPU of compute capability {major}.{minor} runs: build from source with CUDA_ARCHS={major}.{minor}"
+        if machine.driver < library["driver_for_ptx"]:
+            return (
+                f"would have to be compiled for compute capability {major}.{minor} by a driver for CUDA "
+                f"{dotted(library['driver_for_ptx'])}, this one supports {dotted(machine.driver)}: update it"
+            )
+    return None
+
+
+def dotted(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def gpus(machine: Machine) -> str:
+    return ", ".join(f"{major}.{minor}" for major, minor in machine.capabilities)
+
+
+def libraries() -> dict[str, dict]:
+    """The CUDA libraries of this build, as csrc/nvcc.py describes them."""
+    description = HERE / "_cuda.json"
+    return json.loads(description.read_text()) if description.exists() else {}
+
+
+def driver_version() -> int:
+    """CUDA version that the installed driver supports, 0 without one; asks the driver, without starting CUDA."""
+    version = ctypes.c_int(0)
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        pass
+    return version.value
+
+
+def machine() -> Machine:
+    """This machine; starts CUDA if there are GPUs."""
+    count = torch.cuda.device_count() if torch.version.cuda else 0
+    return Machine(
+        driver_version(),
+        tuple(torch.cuda.get_device_capability(index) for index in range(count)),
+        torch.version.cuda,
+    )
+
+
+@functools.cache
+def load() -> str:
+    """Opens the library for this machine and returns its name.
+
+    Raises:
+        RuntimeError: there is none; the message says why, and what to do.
+    """
+    name, why = choose(machine(), libraries())
+    if name is None:
+        raise RuntimeError(f"customops has no CUDA kernels for this machine: {why}. `python -m customops` shows more")
+    torch.ops.load_library(HERE / f"_{name}.so")
+    return name
+
+
+def on_first_use(op: str) -> None:
+    """Registers what runs when an op meets tensors that it has no kernel for yet.
+
+    It stands below every backend's own kernel: as soon as the library is open, CUDA tensors don't come here any more.
+    """
+    packet = getattr(torch.ops.customops, op).default
+
+    def kernel(*args):
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if not any(t.is_cuda for t in tensors) or any(t.layout != torch.strided for t in tensors):
+            got = ", ".join(f"{t.layout} on {t.device}" for t in tensors)
+            raise NotImplementedError(f"{op.lstrip('_')}: expected dense tensors on cpu or cuda, got {got}")
+        with _lock:
+            load()
+        return packet(*args)
+
+    torch.library.impl(f"customops::{op}", "CompositeExplicitAutograd")(kernel)

@@ -1,0 +1,57 @@
+#!/bin/bash
+# Puts the two locked CUDA compilers together: install-cuda.sh FOLDER WHEELS DEBS makes FOLDER/cuda12 and FOLDER/cuda13.
+#
+# What each folder is made of stands in requirements-cuda{12,13}.txt, requirements-cudart12.txt and debian-cuda.lock,
+# verified by docker/fetch.py. Nothing here runs a GPU or asks for one.
+set -euo pipefail
+
+target=$1 wheels=$2 debs=$3
+here=$(dirname "$(realpath "$0")")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The wheels that a requirements file names, unpacked into one folder.
+unpack() {
+  local name version
+  while IFS='=' read -r name version; do
+    python -m zipfile -e "$wheels/${name//-/_}-$version"-*.whl "$work/$2"
+  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) .*/\1=\2/p' "$here/requirements-$1.txt")
+}
+
+# CUDA 13: the wheels' own layout is that of a CUDA home.
+unpack cuda13 13
+mv "$work/13/nvidia/cu13" "$work/cuda13"
+
+# CUDA 12: Debian's package has the programs that the wheels of 12.4 lack, nvcc and cicc among them.
+unpack cuda12 12
+unpack cudart12 12static
+(cd "$work" && ar p "$debs"/nvidia-cuda-toolkit_*.deb data.tar.xz | tar -xJ ./usr ./etc)
+cuda12=$work/cuda12
+mkdir -p "$cuda12"/{bin,include,lib,nvvm/bin}
+programs=$work/usr/lib/nvidia-cuda-toolkit
+cp -r "$programs"/bin/{nvcc,crt} "$work"/usr/bin/{bin2c,cudafe++,cuobjdump,fatbinary,nvlink,ptxas} "$cuda12/bin"
+rm -f "$cuda12/bin/nvcc.profile"
+cp "$programs/bin/cicc" "$cuda12/nvvm/bin"
+cp -r "$programs/libdevice" "$cuda12/nvvm"
+for part in cuda_nvcc cuda_runtime cuda_cccl; do cp -r "$work/12/nvidia/$part/include/." "$cuda12/include"; done
+cp "$work/12static/nvidia/cuda_runtime/lib/libcudart_static.a" "$cuda12/lib"
+cat >"$cuda12/bin/nvcc.profile" <<'PROFILE'
+TOP = $(_HERE_)/..
+CICC_PATH = $(TOP)/nvvm/bin
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH += $(CICC_PATH):$(_HERE_):
+INCLUDES += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
+PROFILE
+
+# The terms of the runtime that is linked into a wheel.
+cp "$work"/12static/nvidia_cuda_runtime_cu12-*.dist-info/licenses/License.txt "$cuda12"
+cp "$work"/13/nvidia_cuda_runtime-*.dist-info/licenses/License.txt "$work/cuda13"
+chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
+
+for name in cuda12 cuda13; do
+  rm -rf "${target:?}/$name"
+  mkdir -p "$target"
+  mv "$work/$name" "$target"
+  echo "$target/$name: $("$target/$name/bin/nvcc" --version | sed -n 's/.*\(V[0-9.]*\)$/nvcc \1/p')"
+done

@@ -1,0 +1,43 @@
+#!/bin/bash
+# The op tests on this machine's GPUs, with this machine's own torch: test-gpu.sh [--sanitize] [PYTHON [DIST [TESTS]]]
+#
+# Needs the one wheel in DIST, the folder TESTS, and a PYTHON that has torch and pytest. Installs the wheel into a temporary
+# folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer over our kernels.
+set -euo pipefail
+
+sanitize=false
+if [[ ${1:-} == --sanitize ]]; then sanitize=true; shift; fi
+python=${1:-python3}
+shopt -s nullglob
+wheels=("${2:-dist}"/customops-*.whl)
+tests=$(realpath "${3:-tests}")
+if ((${#wheels[@]} != 1)); then
+  echo "error: ${2:-dist} must hold exactly one wheel of customops, found ${#wheels[@]}: make wheel VARIANT=cuda" >&2
+  exit 1
+fi
+"$python" -c 'import pytest, torch' || { echo "error: $python needs torch and pytest: pip install torch pytest" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$python" -m pip install --quiet --no-index --no-deps --disable-pip-version-check --root-user-action=ignore \
+  --target="$work/site" "${wheels[0]}"
+cp -r "$tests" "$work/tests"
+rm -rf "$work/tests/pipeline"  # those test the source tree
+cd "$work"
+export PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+echo "testing $(basename "${wheels[0]}")"
+"$python" -m customops | sed '/^build record/,$d'
+
+suite=("$python" -m pytest -p no:cacheprovider -q tests --device=cuda)
+if ! $sanitize; then
+  "${suite[@]}"
+  exit
+fi
+# torch's caching allocator would hide accesses beyond a tensor's end; torch's own kernels are not ours to check.
+export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+for tool in memcheck racecheck initcheck synccheck; do
+  echo "==> compute-sanitizer --tool=$tool"
+  compute-sanitizer --tool="$tool" --kernel-name kernel_substring=customops --error-exitcode=99 --target-processes=application-only \
+    "${suite[@]}" -m "not huge and not compiled" ||
+    { status=$?; echo "error: $tool found errors, or tests failed (exit status $status)" >&2; exit 1; }
+done

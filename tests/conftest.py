@@ -1,0 +1,24 @@
+"""Where the op tests run: `pytest tests` on the CPU, `pytest tests --device=cuda` on this machine's GPUs."""
+
+import pytest
+import torch
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", choices=("cpu", "cuda"), default="cpu")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "compiled: goes through a compiler, which spoils a run under compute-sanitizer")
+    config.addinivalue_line("markers", "huge: takes more than 2^31 elements, some 20 GB of GPU memory")
+    if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
+        raise pytest.UsageError("--device=cuda: torch sees no GPU here (python -m customops shows what it sees)")
+
+
+def pytest_ignore_collect(collection_path, config):
+    return True if collection_path.name == "test_cuda.py" and config.getoption("--device") == "cpu" else None
+
+
+@pytest.fixture
+def device(request):
+    return request.config.getoption("--device")

@@ -1,0 +1,225 @@
+"""What only a GPU shows: streams, graphs, other devices, sizes beyond 2^31. Runs with --device=cuda."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from common import DTYPES
+
+import customops
+
+# op -> (function of x and y, the same in plain torch)
+OPS = {
+    "add2": (customops.add2, lambda x, y: x + y),
+    "axpy": (lambda x, y: customops.axpy(x, y, 0.5), lambda x, y: 0.5 * x + y),
+    "flatten_copy": (lambda x, y: customops.flatten_copy(x), lambda x, y: x.reshape(-1)),
+}
+each_op = pytest.mark.parametrize(("op", "reference"), OPS.values(), ids=OPS)
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+def integers(*shape, dtype=torch.float32, device="cuda"):
+    """Small whole numbers: exact in every dtype, sums and halves of them too."""
+    return torch.randint(-8, 8, shape, device=device).mul_(2).to(dtype)
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@each_op
+def test_graph_is_captured_once_and_replayed_on_other_inputs(op, reference):
+    x, y = integers(33, 65), integers(33, 65)
+    op(x, y)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = op(x.t(), y.t())
+    for _ in range(3):
+        x.copy_(integers(33, 65))
+        y.copy_(integers(33, 65))
+        graph.replay()
+        assert torch.equal(out, reference(x.t(), y.t()))
+
+
+@each_op
+@pytest.mark.parametrize("transpose", [False, True])
+def test_runs_on_the_current_stream(op, reference, transpose):
+    """The input is written late on a side stream: a kernel on another stream would read it too early."""
+    x, y = torch.zeros(512, 512, device="cuda"), integers(512, 512)
+    late = integers(512, 512)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        x.copy_(late)
+        out = op(x.t(), y.t()) if transpose else op(x, y)
+    stream.synchronize()
+    assert torch.equal(out, reference(late.t(), y.t()) if transpose else reference(late, y))
+
+
+@each_op
+@two_gpus
+def test_follows_its_inputs_to_a_device_that_is_not_current(op, reference):
+    for _ in range(2):
+        for index in (1, 0):
+            x, y = integers(300, 70, device=f"cuda:{index}"), integers(300, 70, device=f"cuda:{index}")
+            for a, b in ((x, y), (x.t(), y.t())):
+                out = op(a, b)
+                assert out.device == x.device
+                assert torch.equal(out, reference(a, b))
+            assert torch.cuda.current_device() == 0
+
+
+@two_gpus
+def test_the_stream_is_that_of_the_inputs_device():
+    x, late = torch.zeros(1 << 20, device="cuda:1"), integers(1 << 20, device="cuda:1")
+    stream = torch.cuda.Stream("cuda:1")
+    torch.cuda.synchronize("cuda:1")
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        x.copy_(late)
+        with torch.cuda.device(0):
+            out = customops.add2(x, x)
+    stream.synchronize()
+    assert torch.equal(out, late + late)
+
+
+@pytest.mark.parametrize("other", ["cpu", pytest.param("cuda:1", marks=two_gpus)])
+@pytest.mark.parametrize("swap", [False, True])
+def test_inputs_on_two_devices_are_refused(other, swap):
+    x, y = torch.ones(3, device="cuda"), torch.ones(3, device=other)
+    with pytest.raises(RuntimeError, match=r"add2: b must be on the device of a, [a-z]+(:\d)?, got [a-z]+"):
+        customops.add2(y, x) if swap else customops.add2(x, y)
+
+
+@each_op
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("offsets", [(1, 0), (0, 1), (3, 5), (8, 8)])
+@pytest.mark.parametrize("n", [1, 7, 8, 4095, 4096, 100_003])
+def test_misaligned(op, reference, dtype, offsets, n):
+    x, y = (integers(n + offset, dtype=dtype)[offset:] for offset in offsets)
+    assert torch.equal(op(x, y), reference(x, y))
+
+
+@each_op
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [1, 3, 16, 33, 64, 128, 130])
+def test_rows_of_every_kind(op, reference, dtype, width):
+    """Rows that are or are not a multiple of a vector, misaligned in some rows only, stepped, broadcast, transposed."""
+    full = integers(67, 2 * width + 1, dtype=dtype)
+    square = integers(width, 67, dtype=dtype)
+    kinds = [full[:, :width], full[:, 1 : width + 1], full[:, : 2 * width : 2], square.t(), full[:1, :width].expand(67, -1),
+             full[:, :1].expand(-1, width)]  # fmt: skip
+    for x in kinds:
+        for y in kinds:
+            assert torch.equal(op(x, y), reference(x, y))
+
+
+@each_op
+@pytest.mark.parametrize("shape", [(5, 3, 40, 31), (2, 64, 17, 70), (1, 130, 1, 65), (3, 16, 16, 16)])
+def test_tiles(op, reference, shape):
+    x, y = integers(*shape), integers(*shape)
+    last = x.contiguous(memory_format=torch.channels_last)
+    for a, b in ((last, y), (x, last), (last, last), (x.permute(3, 1, 0, 2), y.permute(3, 1, 0, 2))):
+        assert torch.equal(op(a, b), reference(a, b))
+        assert torch.equal(op(a[:, 1:], b[:, 1:]), reference(a[:, 1:], b[:, 1:]))
+
+
+@pytest.mark.huge
+@each_op
+@pytest.mark.parametrize("n", [2**31 + 5, 2**32 + 8])
+def test_more_elements_than_an_int_can_count(op, reference, n):
+    x = torch.randint(0, 64, (n,), device="cuda", dtype=torch.uint8).to(torch.float16)
+    for a in (x, x[1:]):
+        out = op(a, a)
+        for piece in range(0, a.numel(), 2**30):
+            part = slice(piece, piece + 2**30)
+            assert torch.equal(out[part], reference(a[part], a[part]))
+
+
+@pytest.mark.huge
+@pytest.mark.parametrize("shape", [(2**16 + 1, 2**15 + 24), (2**15 + 3, 2**16 + 8)])
+@pytest.mark.parametrize("layout", ["transposed", "stepped", "sliced"])
+def test_more_strided_elements_than_an_int_can_count(shape, layout):
+    x = torch.randint(0, 64, shape, device="cuda", dtype=torch.uint8).to(torch.float16)
+    a = {"transposed": x.t(), "stepped": x[:, ::2], "sliced": x[:, 8:]}[layout]
+    y = torch.ones(a.shape, device="cuda", dtype=a.dtype)
+    for out in (customops.flatten_copy(a).view(a.shape), customops.axpy(y, a, 0.0), customops.axpy(a, y, 1.0) - 1):
+        assert all(torch.equal(out[i : i + 4096], a[i : i + 4096]) for i in range(0, len(a), 4096))
+
+
+def test_nothing_asks_for_a_gpu_before_the_first_use():
+    code = """
+import torch, customops, os
+assert not torch.cuda.is_initialized()
+child = os.fork()
+if child == 0:  # CUDA works in a forked child only if the parent has not started it
+    assert customops.add2(*torch.ones(2, 3, device="cuda")).tolist() == [2, 2, 2]
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    assert run(code).returncode == 0, run(code).stderr
+
+
+def test_first_use_by_several_threads_at_once():
+    code = """
+import threading, torch, customops
+x, results = torch.ones(1000, device="cuda"), []
+def use(): results.append(torch.ops.customops._add2(x, x).sum().item())
+threads = [threading.Thread(target=use) for _ in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert results == [2000] * 8, results
+"""
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+    assert "Overriding" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        ("Machine(11080, ((9, 0),), '12.8')", "this one supports 11.8: update it"),
+        ("Machine(13000, ((6, 1),), '12.6')", "nothing that a GPU of compute capability 6.1 runs: build from source"),
+    ],
+)
+def test_a_machine_that_cannot_be_served_is_told_on_first_use(machine, message):
+    code = f"""
+import torch, customops
+from customops import _cuda
+from customops._cuda import Machine
+_cuda.machine = lambda: {machine}
+assert customops.add2(*torch.ones(2, 3)).tolist() == [2, 2, 2]  # the CPU is not concerned
+customops.add2(*torch.ones(2, 3, device="cuda"))
+"""
+    result = run(code)
+    assert "RuntimeError: customops has no CUDA kernels for this machine" in result.stderr
+    assert message in result.stderr
+
+
+def test_python_m_customops_names_the_library():
+    report = subprocess.run([sys.executable, "-m", "customops"], capture_output=True, text=True, check=True).stdout
+    torch.ops.customops._add2(*torch.ones(2, 3, device="cuda"))
+    assert f"CUDA kernels: {customops._cuda.load()} (" in report
+    assert f"GPU 0: {torch.cuda.get_device_name(0)}" in report
+
+
+def test_threads_have_their_own_streams():
+    """Eight threads, each on its stream, none waits for another's data."""
+    wrong = []
+
+    def work(seed):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            x = torch.full((1 << 16,), float(seed), device="cuda")
+            for _ in range(20):
+                x = customops.axpy(x, x, -0.5) * 2
+            if not torch.equal(x, torch.full_like(x, seed)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
