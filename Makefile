@@ -3,35 +3,45 @@ VARIANT ?= cpu
 ENGINE ?= auto
 BASE ?= debian
 PYTHON ?= python3
+CUDA_ARCHS ?=
 PYTHONS ?= 3.10 3.11 3.13
 TORCHES ?= 2.10.0 2.13.0 2.15.0
 
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
+BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
 RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && $(PYTHON)
 
-.PHONY: help wheel test test-matrix reproduce verify index publish fetch image shell lock lint format clean
+.PHONY: help wheel test test-gpu sanitize bench test-matrix reproduce verify index publish fetch image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 	@echo "VARIABLES (and their values now)"
-	@echo "  VARIANT=$(VARIANT)      cpu (cuda is still to come)"
+	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
 	@echo "  ENGINE=$(ENGINE)      docker, podman, host; auto takes the first that answers"
 	@echo "  BASE=$(BASE)      debian: hash-locked packages; manylinux: PyPA's image by digest"
-	@echo "  PYTHON=$(PYTHON)   runs the scripts; 3.11 or newer (ENGINE=host: 3.11)"
-	@echo "  PYTHONS, TORCHES   pairs for test-matrix: $(PYTHONS) / $(TORCHES)"
+	@echo "  PYTHON=$(PYTHON)   runs the scripts; PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES)"
 
 wheel:  ## build, repair, check and test a wheel; it appears in dist/ when all that went well
-	$(RUN) docker/make_wheel.py wheel $(FLAGS)
+	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS)
 
 test:  ## the op tests against the wheel of dist/ (built if absent), then the tests of the pipeline
-	$(RUN) docker/make_wheel.py test $(FLAGS)
+	$(RUN) docker/make_wheel.py test $(BUILD_FLAGS)
 	$(RUN) docker/make_wheel.py test-pipeline
+
+test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch and pytest, dist/ the wheel
+	@bash docker/test-gpu.sh "$(PYTHON)"
+
+sanitize:  ## the same under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
+
+bench:  ## time every op beside its peers, with the PYTHON that has customops and torch; into benchmarks/results
+	@$(PYTHON) benchmarks
 
 test-matrix:  ## the op tests against the same wheel file on other Pythons and torches
 	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"
 
 reproduce:  ## two builds that differ in place, time, user, ...: equal bytes, or a report of what differs
-	$(RUN) docker/reproduce.py $(FLAGS)
+	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
 
 verify:  ## rebuild WHEEL=... from the commit that it records: identical, or a report
 	$(RUN) docker/verify.py --engine "$(ENGINE)" "$(WHEEL)"

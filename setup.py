@@ -1,7 +1,4 @@
-"""Builds customops/_cpu.so, and with CUSTOMOPS_VARIANT=cuda also _cuda12.so and _cuda13.so: ops for every Python and torch.
-
-Metadata stands in pyproject.toml. `pip install .` is enough; `make wheel` is the reproducible way.
-"""
+"""Builds customops/_cpu.so, and with CUSTOMOPS_VARIANT=cuda also _cuda12.so and _cuda13.so; metadata: pyproject.toml."""
 
 import os
 import sys
@@ -37,8 +34,7 @@ LINK_ARGS = [
     "-static-libstdc++",
     "-Wl,--exclude-libs,ALL",
     "-Wl,--version-script=csrc/exports.map",
-    "-Wl,--gc-sections",
-    "-Wl,--strip-all",
+    "-Wl,--gc-sections,--strip-all",
 ]
 
 

@@ -8,6 +8,7 @@ while (($#)); do
     gcc) found=$(gcc -dumpfullversion) ;;
     python) found=$(python -c 'import platform; print(platform.python_version())') ;;
     torch) found=$(python -c 'from importlib.metadata import version; print(version("torch"))') ;;
+    nvcc12 | nvcc13) found=$("/opt/cuda${1#nvcc}/bin/nvcc" --version | sed -n 's/.*, V\([0-9.]*\)$/\1/p') ;;
     *) echo "check-pins.sh: unknown tool $1" >&2; exit 2 ;;
   esac
   if [[ $2 != any && $2 != "$found" ]]; then

@@ -11,12 +11,14 @@ import base64
 import csv
 import hashlib
 import io
+import json
 import re
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import fatbin
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
@@ -30,6 +32,7 @@ ALLOWED_LIBRARIES = {
 }  # fmt: skip
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
+MAX_MEGABYTES = 15
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"
@@ -76,7 +79,8 @@ def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
         if name.startswith(f"{info}/"):
             expected = DIST_INFO.fullmatch(name.removeprefix(f"{info}/"))
         else:
-            expected = path.parts[0] == package and path.suffix in PACKAGE_SUFFIXES and "__pycache__" not in path.parts
+            known = path.suffix in PACKAGE_SUFFIXES or path.name == "_cuda.json"
+            expected = path.parts[0] == package and known and "__pycache__" not in path.parts
         if not expected:
             yield f"file: {name} does not belong into the wheel"
     record = archive.read(f"{info}/RECORD").decode()
@@ -131,17 +135,48 @@ def check_library(name: str, elf: ELFFile, limit: tuple[int, ...], facts: list[s
     facts.append(f"{name}: {', '.join(needed)}; GLIBC {'.'.join(map(str, newest))}")
 
 
+def check_cuda(wheel: Path, libraries: dict[str, ELFFile], archive: zipfile.ZipFile, facts: list[str]) -> Iterator[str]:
+    """Device code: as the package's _cuda.json tells its loader, compressed, and no GPU served twice."""
+    described = {}
+    for name in archive.namelist():
+        if name.endswith("/_cuda.json"):
+            folder = name.rpartition("/")[0]
+            described = {f"{folder}/_{library}.so": held for library, held in json.loads(archive.read(name)).items()}
+    owners: dict[int, str] = {}
+    for name in sorted(libraries.keys() | described.keys()):
+        if name not in libraries:
+            yield f"CUDA: _cuda.json describes {name}, which is not there"
+            continue
+        held = fatbin.architectures(libraries[name])
+        if not any(held.values()) and name not in described:
+            continue
+        facts.append(f"{name}: sm_{', sm_'.join(map(str, held['machine_code']))}; PTX {held['ptx'] or 'none'}")
+        promised = {kind: sorted(described.get(name, {}).get(kind, ())) for kind in held}
+        if held != promised:
+            yield f"CUDA: {name} holds {held}, _cuda.json promises {promised}"
+        if not all(image.compressed for image in fatbin.images(libraries[name])):
+            yield f"CUDA: {name} holds device code that is not compressed: nvcc -Xfatbin=-compress-all"
+        for architecture in held["machine_code"]:
+            first = owners.setdefault(architecture, name)
+            if first != name and "+" not in wheel.name:
+                yield f"CUDA: sm_{architecture} is in {first} and in {name}: one of them is dead weight"
+    if wheel.stat().st_size > MAX_MEGABYTES * 1e6:
+        yield f"size: {wheel.stat().st_size / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB"
+
+
 def check(wheel: Path) -> tuple[list[str], list[str]]:
     """(problems, facts) of a wheel."""
     facts = [f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB"]
     with zipfile.ZipFile(wheel) as archive:
         problems = [*check_tag(wheel, archive), *check_files(archive)]
-        for name in archive.namelist():
-            content = archive.read(name)
-            if content.startswith(b"\x7fELF"):
-                problems += check_library(name, ELFFile(io.BytesIO(content)), glibc_limit(wheel), facts)
-        if len(facts) == 1:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+        libraries = {n: ELFFile(io.BytesIO(body)) for n, body in contents.items() if body.startswith(b"\x7fELF")}
+        for name, elf in libraries.items():
+            problems += check_library(name, elf, glibc_limit(wheel), facts)
+            facts[-1] += f"; {len(contents[name]) / 1000:.0f} kB"
+        if not libraries:
             problems.append("file: the wheel holds no compiled library")
+        problems += check_cuda(wheel, libraries, archive, facts)
     return problems, facts
 
 

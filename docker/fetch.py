@@ -235,9 +235,10 @@ def explain_pip(stderr: str) -> str:
     return f"{said}; {remedy}"
 
 
-def fetch_debian_all() -> None:
-    for lock in sorted(HERE.glob("debian-*.lock")):
-        fetch_debian(lock, CACHE / "debian")
+def fetch_debian_set(*names: str) -> None:
+    """The packages of some locks: ``fetch_debian_set("build", "test")``."""
+    for name in names:
+        fetch_debian(HERE / f"debian-{name}.lock", CACHE / "debian")
 
 
 def fetch_set(*names: str) -> None:
@@ -248,7 +249,7 @@ def fetch_set(*names: str) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    fetch_debian_all()
+    fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in HERE.glob("debian-*.lock")))
     fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in HERE.glob("requirements-*.txt")))
 
 

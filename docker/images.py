@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
+CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt of what docker/install-cuda.sh puts together
 # manylinux_2_28_x86_64:2026.10.26-1, PyPA's own image; the digest is the pin.
 MANYLINUX = "quay.io/pypa/manylinux_2_28_x86_64@sha256:e0adf18521ad35192df733a6c62d35df7801957d24e0470238aacecfab2188a3"
 TARGETS = ("build", "test")
@@ -27,8 +28,8 @@ def check_choices(variant: str, base: str) -> None:
         raise Failure(f"VARIANT must be one of {', '.join(VARIANTS)}, got {variant!r}")
     if base not in BASES:
         raise Failure(f"BASE must be one of {', '.join(BASES)}, got {base!r}")
-    if not dockerfile(variant).exists():
-        raise Failure(f"VARIANT={variant} is not there yet: Dockerfile.{variant} is still to be written; cpu works")
+    if (variant, base) == ("cuda", "manylinux"):
+        raise Failure("VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13, and manylinux_2_28 has a newer one")
 
 
 def dockerfile(variant: str) -> Path:
@@ -80,9 +81,10 @@ def check_disk(engine: str) -> None:
         raise Failure(f"the images need about {GIGABYTES_NEEDED} GB, {path} has {free:.1f} GB left: free some space")
 
 
-def fetch_inputs() -> None:
-    fetch.fetch_debian_all()
-    fetch.fetch_set("build", "test")
+def fetch_inputs(variant: str) -> None:
+    cuda = variant == "cuda"
+    fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()))
+    fetch.fetch_set("build", "test", *(CUDA_SETS if cuda else ()))
 
 
 def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
@@ -93,30 +95,40 @@ def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
     Everything that they are made from must have been fetched.
     """
     file = dockerfile(variant)
-    # What the Dockerfile copies, and what the bases are made of.
+    # What the Dockerfiles copy, and what the bases are made of.
     copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock")]
-    copied += [HERE / f"{name}.py" for name in ("check_wheel", "provenance", "record", "rootfs")]
-    copied += [HERE / f"requirements-{name}.txt" for name in (*TARGETS, "host")]
+    copied += [HERE / f"{name}.py" for name in ("check_wheel", "fatbin", "provenance", "record", "rootfs")]
+    sets = (*TARGETS, "host") if variant == "cpu" else (*TARGETS, "host", *CUDA_SETS)
+    copied += [HERE / f"requirements-{name}.txt" for name in sets]
+    if variant == "cuda":
+        copied.append(dockerfile("cpu"))
     digest = inputs_digest(MANYLINUX if base == "manylinux" else base, file, *sorted(copied))
     names = {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
     missing = [target for target in TARGETS if inspect(engine, names[target], "{{.Id}}") is None]
     if missing:
         check_disk(engine)
-        build(engine, file, base, {target: names[target] for target in missing})
+        below = bases(engine, base) if variant == "cpu" else below_cuda(engine, base)
+        build(engine, file, below, {target: names[target] for target in missing})
     for target, name in names.items():
         subprocess.run([engine, "tag", name, image_name(target, variant)], check=True)
         print(f"{name}: {'built' if target in missing else 'up to date'}", flush=True)
     return names
 
 
-def build(engine: str, file: Path, base: str, names: dict[str, str]) -> None:
+def bases(engine: str, base: str) -> dict[str, str]:
+    """Arguments of Dockerfile.cpu."""
     if base == "debian":
-        arguments = {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
-    else:
-        image = manylinux_base(engine)
-        arguments = {
-            "BASE": MANYLINUX, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"
-        }  # fmt: skip
+        return {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
+    image = manylinux_base(engine)
+    return {"BASE": MANYLINUX, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
+
+
+def below_cuda(engine: str, base: str) -> dict[str, str]:
+    """Arguments of Dockerfile.cuda: the images that it adds the CUDA compilers to."""
+    return {f"{target.upper()}_IMAGE": name for target, name in ensure(engine, "cpu", base).items()}
+
+
+def build(engine: str, file: Path, arguments: dict[str, str], names: dict[str, str]) -> None:
     for target, name in names.items():
         print(f"building {name}", flush=True)
         subprocess.run(
@@ -137,7 +149,7 @@ def main() -> None:
     engine, _ = engines.choose(args.engine)
     if engine == "host":
         raise Failure("images need docker or podman: ENGINE=host has none")
-    fetch_inputs()
+    fetch_inputs(args.variant)
     ensure(engine, args.variant, args.base)
     if args.shell:
         mounts = (f"--volume={ROOT}:/project", "--workdir=/project")

@@ -44,9 +44,15 @@ INCLUDES += "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
 PROFILE
 
-# The terms of the runtime that is linked into a wheel.
-cp "$work"/12static/nvidia_cuda_runtime_cu12-*.dist-info/licenses/License.txt "$cuda12"
-cp "$work"/13/nvidia_cuda_runtime-*.dist-info/licenses/License.txt "$work/cuda13"
+# The terms of what ends up inside a wheel: the runtime that is linked, the headers that are compiled in.
+keep_licence() {
+  mkdir -p "$work/$1/licenses/$2"
+  find "$work/$3/${2//-/_}"-*.dist-info -name License.txt -exec cp {} "$work/$1/licenses/$2/" \;
+}
+keep_licence cuda12 nvidia-cuda-cccl-cu12 12
+keep_licence cuda12 nvidia-cuda-runtime-cu12 12static
+keep_licence cuda13 nvidia-cuda-cccl 13
+keep_licence cuda13 nvidia-cuda-runtime 13
 chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
 
 for name in cuda12 cuda13; do

@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
 SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
+# One package has nvcc, cicc and what they call; what it depends on is not needed (docker/install-cuda.sh).
+CUDA_SUITE, CUDA_PACKAGE, CUDA_VERSION = "trixie", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2"
 
 
 def names(path: Path) -> list[str]:
@@ -51,7 +53,9 @@ def isolated_apt(mirror: str):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
         (root / "sources.list").write_text(
-            f"deb [arch=amd64] {mirror} {SUITE} main\ndeb-src {mirror} {SOURCE_SUITE} main\n"
+            f"deb [arch=amd64] {mirror} {SUITE} main\n"
+            f"deb-src {mirror} {SOURCE_SUITE} main\n"
+            f"deb [arch=amd64] {mirror} {CUDA_SUITE} non-free\n"
         )
         options = {
             "Dir::State::status": root / "status",
@@ -97,6 +101,11 @@ def lock_python_source(apt) -> None:
     raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
 
 
+def lock_cuda(apt) -> None:
+    found = list(stanzas(apt("apt-cache", "show", f"{CUDA_PACKAGE}={CUDA_VERSION}")))
+    write_debian_lock(HERE / "debian-cuda.lock", found[:1])
+
+
 def write_debian_lock(path: Path, entries: list[dict]) -> None:
     lines = ["# make lock", "# sha256 size package version path-on-a-mirror"]
     lines += [" ".join(e[k] for k in ("SHA256", "Size", "Package", "Version", "Filename")) for e in entries]
@@ -130,6 +139,7 @@ def main() -> None:
         for packages in sorted(HERE.glob("debian-*.txt")):
             lock_debian(apt, packages)
         lock_python_source(apt)
+        lock_cuda(apt)
     for requirements in sorted(HERE.glob("requirements-*.in")):
         lock_python(requirements)
 

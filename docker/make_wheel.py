@@ -26,9 +26,10 @@ DIST = ROOT / "dist"
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUSTOMOPS_", "CXXFLAGS", "C_INCLUDE_PATH",
-    "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
-    "SOURCE_DIRTY", "VIRTUAL_ENV",
+    "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_", "CXXFLAGS",
+    "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
+    "NVCC_", "SOURCE_DIRTY",
+    "VIRTUAL_ENV",
 )  # fmt: skip
 
 
@@ -83,6 +84,19 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     return folder / "bin"
 
 
+def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
+    """CUDA_ARCHS as a variable for a build, refused here already when it makes no sense."""
+    if not wanted:
+        return {}
+    if variant != "cuda":
+        raise Failure(f"CUDA_ARCHS={wanted} goes with VARIANT=cuda, not with VARIANT={variant}")
+    sys.path.append(str(ROOT / "csrc"))
+    import nvcc
+
+    nvcc.architectures(wanted)
+    return {"CUDA_ARCHS": ",".join(wanted.split())}
+
+
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
     """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
     tools = virtual_environment("host")
@@ -98,10 +112,10 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
     )
 
 
-def build_in_container(engine: str, image: str, out: Path) -> None:
+def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
     source = CACHE / "source"
     facts = stage(ROOT, source)
-    run_cibuildwheel(engine, image, source, out, facts)
+    run_cibuildwheel(engine, image, source, out, facts | archs)
     shutil.rmtree(source)
 
 
@@ -121,9 +135,28 @@ def check_host() -> None:
         raise Failure(f"ENGINE=host needs a C++17 compiler and {compiler} is not on the PATH: install g++, or set CXX")
 
 
-def build_on_host(out: Path) -> None:
+def host_variant(variant: str) -> dict[str, str]:
+    """Variables that say what to build on this machine; for CUDA, with the locked compilers under .cache/cuda."""
+    if variant == "cpu":
+        return {"CUSTOMOPS_VARIANT": "cpu"}
     tools = virtual_environment("build")
-    subprocess.run(["bash", HERE / "build-wheel.sh", ROOT, out], check=True, env=environment(tools, MANYLINUX="auto"))
+    fetch.fetch_set(*images.CUDA_SETS)
+    fetch.fetch_debian_set("cuda")
+    folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
+    locks = [HERE / "install-cuda.sh", HERE / "debian-cuda.lock", *(HERE / f"requirements-{n}.txt" for n in images.CUDA_SETS)]
+    wanted = " ".join(map(fetch.sha256_of, locks))
+    if not stamp.exists() or stamp.read_text() != wanted:
+        script = ["bash", HERE / "install-cuda.sh", folder, CACHE / "wheels", CACHE / "debian"]
+        subprocess.run(script, check=True, env=environment(tools))
+        stamp.write_text(wanted)
+    homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
+    return {"CUSTOMOPS_VARIANT": "cuda"} | homes
+
+
+def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
+    tools = virtual_environment("build")
+    env = environment(tools, MANYLINUX="auto", **host_variant(variant), **archs)
+    subprocess.run(["bash", HERE / "build-wheel.sh", ROOT, out], check=True, env=env)
 
 
 def test_on_host(out: Path) -> None:
@@ -161,7 +194,7 @@ def fresh_folder(name: str) -> Path:
     return folder
 
 
-def make_wheel(engine: str, variant: str, base: str) -> None:
+def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
     out = fresh_folder("out")
     if engine == "host":
         check_host()
@@ -171,34 +204,34 @@ def make_wheel(engine: str, variant: str, base: str) -> None:
         steps.next()
         fetch.fetch_set("build", "test")
         steps.next()
-        build_on_host(out)
+        build_on_host(out, variant, archs)
         steps.next()
         test_on_host(out)
     else:
         steps = Steps(
             "fetch every input",
-            f"images, BASE={base}",
+            f"images, VARIANT={variant} BASE={base}",
             "cibuildwheel: build, repair, check",
             "test in a clean container",
         )
         steps.next()
-        images.fetch_inputs()
+        images.fetch_inputs(variant)
         fetch.fetch_set("host")
         steps.next()
         names = images.ensure(engine, variant, base)
         steps.next()
-        build_in_container(engine, names["build"], out)
+        build_in_container(engine, names["build"], out, archs)
         steps.next()
         test_in_container(engine, names["test"], out)
     wheel = publish(out)
     steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {fetch.sha256_of(wheel)}")
 
 
-def test_wheel(engine: str, variant: str, base: str) -> None:
+def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
     """The test stage on the wheel that dist/ holds."""
     wheels = list(DIST.glob("customops-*.whl"))
     if not wheels:
-        return make_wheel(engine, variant, base)
+        return make_wheel(engine, variant, base, archs)
     if engine == "host":
         check_host()
         test_on_host(DIST)
@@ -210,7 +243,7 @@ def test_wheel(engine: str, variant: str, base: str) -> None:
                 raise Failure(str(error)) from error
             if base_of_wheel == "host":
                 raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
-        images.fetch_inputs()
+        images.fetch_inputs(variant)
         names = images.ensure(engine, variant, base)
         test_in_container(engine, names["test"], DIST)
 
@@ -231,13 +264,15 @@ def main() -> None:
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
+    parser.add_argument("--cuda-archs", default="")
     args = parser.parse_args()
     if args.action == "test-pipeline":
         return test_pipeline()
     images.check_choices(args.variant, args.base)
+    archs = cuda_architectures(args.variant, args.cuda_archs)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    {"wheel": make_wheel, "test": test_wheel}[args.action](engine, args.variant, args.base)
+    {"wheel": make_wheel, "test": test_wheel}[args.action](engine, args.variant, args.base, archs)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 DEBIAN_LOCKS = ("debian-build.lock", "debian-source.lock")
+CUDA_LOCKS = ("debian-cuda.lock", "requirements-cuda12.txt", "requirements-cuda13.txt", "requirements-cudart12.txt")
 
 
 class NoRecord(Exception):
@@ -39,12 +40,13 @@ def purl(kind: str, name: str, version: str) -> str:
     return f"pkg:{kind}/{quote(name, safe='')}@{quote(version, safe=':')}"
 
 
-def materials(locks: Path, base: str) -> list[dict]:
+def materials(locks: Path, base: str, cuda: bool) -> list[dict]:
     """Everything that the pipeline brought: Python tools, and for containers the base, package by package or by digest."""
     image, _, digest = base.rpartition("@sha256:")
     found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
     debian = () if image or base == "host" else DEBIAN_LOCKS
-    for lock in (*debian, "requirements-build.txt", *(() if base == "host" else ("requirements-host.txt",))):
+    driver = () if base == "host" else ("requirements-host.txt",)
+    for lock in (*debian, "requirements-build.txt", *driver, *(CUDA_LOCKS if cuda else ())):
         for line in (locks / lock).read_text().splitlines():
             if line.startswith("#"):
                 continue
@@ -84,9 +86,9 @@ def statement(wheel: Path, locks: Path) -> dict:
                 "buildType": "https://customops.invalid/make-wheel/v1",
                 "externalParameters": {"source": record["source"], "engine": "container" if container else "host"},
                 "internalParameters": {
-                    key: record[key] for key in ("base", "compiler", "python", "torch") if key in record
+                    key: record[key] for key in ("base", "compiler", "cuda", "python", "torch") if key in record
                 },
-                "resolvedDependencies": source + materials(locks, record["base"]),
+                "resolvedDependencies": source + materials(locks, record["base"], bool(record.get("cuda"))),
             },
             "runDetails": {
                 "builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -58,6 +59,35 @@ def compiler_packages() -> list[dict]:
     return packages or [{"name": "gcc", "version": compiler("-dumpversion")}]
 
 
+# What each CUDA library of a wheel carries inside: the set of requirements that locks a package, and the package.
+CUDA_PACKAGES = {
+    "cuda12": (("cudart12", "nvidia-cuda-runtime-cu12"), ("cuda12", "nvidia-cuda-cccl-cu12")),
+    "cuda13": (("cuda13", "nvidia-cuda-runtime"), ("cuda13", "nvidia-cuda-cccl")),
+}
+
+
+def cuda_packages(libraries: Iterable[str]) -> list[dict]:
+    """The static CUDA runtime, and headers, with their locked hashes."""
+    packages = []
+    for library in libraries:
+        for requirements, name in CUDA_PACKAGES[library]:
+            lines = (HERE / f"requirements-{requirements}.txt").read_text().splitlines()
+            version, sha256 = next(
+                line.removeprefix(f"{name}==").split(" --hash=sha256:") for line in lines if line.startswith(f"{name}==")
+            )
+            packages.append({"name": name, "distribution": "pypi", "version": version, "sha256": sha256})
+    return packages
+
+
+def cuda_terms(package: dict) -> bytes | None:
+    """The licence that docker/install-cuda.sh kept."""
+    for library in CUDA_PACKAGES:
+        path = Path(os.environ.get(f"{library.upper()}_HOME", "/nowhere"), "licenses", package["name"], "License.txt")
+        if path.exists():
+            return path.read_bytes()
+    return None
+
+
 def torch_terms() -> bytes | None:
     """Torch's own licence: its headers are compiled in."""
     try:
@@ -83,19 +113,28 @@ def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
 
 
 def package_component(package: dict) -> dict:
-    if "distribution" in package:
+    if package.get("distribution") == "pypi":
+        url = purl("pypi", package["name"], package["version"])
+    elif "distribution" in package:
         url = purl(f"deb/{package['distribution']}", package["name"], package["version"]) + "?arch=amd64"
     else:
         url = purl("generic", package["name"], package["version"])
-    glibc = package["name"] == "libc6-dev"
+    if package["name"] == "libc6-dev":
+        terms = {"expression": "LGPL-2.1-or-later"}
+    elif "cccl" in package["name"]:
+        terms = {"expression": "Apache-2.0 WITH LLVM-exception AND BSD-3-Clause AND BSL-1.0"}
+    elif package["name"].startswith("nvidia-"):
+        terms = {"license": {"name": "NVIDIA CUDA Toolkit End User License Agreement"}}
+    else:
+        terms = {"expression": "GPL-3.0-or-later WITH GCC-exception-3.1"}
     component = {
         "type": "library",
         "bom-ref": url,
         "name": package["name"],
         "version": package["version"],
         "purl": url,
-        "description": "linked statically",
-        "licenses": [{"expression": "LGPL-2.1-or-later" if glibc else "GPL-3.0-or-later WITH GCC-exception-3.1"}],
+        "description": "headers, compiled in" if "cccl" in package["name"] else "linked statically",
+        "licenses": [terms],
     }
     if "sha256" in package:
         component["hashes"] = [{"alg": "SHA-256", "content": package["sha256"]}]
@@ -168,6 +207,7 @@ def complete(wheel: Path) -> None:
     record["python"] = platform.python_version()
     record.setdefault("torch", torch_version())
     packages = compiler_packages() if links_libstdcxx_statically(contents) else []
+    packages += cuda_packages(record.get("cuda", {}))
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     record["source"] = {
         "commit": os.environ.get("SOURCE_COMMIT") or None,
@@ -184,6 +224,10 @@ def complete(wheel: Path) -> None:
     bom = sbom(name, str(version), packages, record["torch"])
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
+        if package.get("distribution") == "pypi":
+            if licence := cuda_terms(package):
+                contents[f"{info}/licenses/{package['name']}/License.txt"] = licence
+            continue
         terms = DOC / package["name"] / "copyright"
         if terms.exists():
             # Resolved, because one source package's binaries share one text.

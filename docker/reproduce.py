@@ -24,8 +24,10 @@ from make_wheel import (
     HERE,
     ROOT,
     check_host,
+    cuda_architectures,
     environment,
     fresh_folder,
+    host_variant,
     run_cibuildwheel,
     stage,
     virtual_environment,
@@ -128,9 +130,9 @@ def compare(engine: str, image: str, first: Path, second: Path) -> str:
     return sums[0]
 
 
-def reproduce(engine: str, variant: str, base: str, source: Path) -> None:
+def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], source: Path) -> None:
     work = fresh_folder("reproduce")
-    facts = stage(source, work / "staged")
+    facts = stage(source, work / "staged") | archs
     first, second = work / "first", work / "second"
     for folder in (first, second):
         folder.mkdir()
@@ -141,10 +143,11 @@ def reproduce(engine: str, variant: str, base: str, source: Path) -> None:
     image = ""
     if engine == "host":
         check_host()
+        facts |= host_variant(variant)
         build_on_host(sources[0], first, facts, FIRST)
         build_on_host(sources[1], second, facts, SECOND | host_faketime())
     else:
-        images.fetch_inputs()
+        images.fetch_inputs(variant)
         image = images.ensure(engine, variant, base)["build"]
         build_with_cibuildwheel(engine, image, sources[0], first, facts)
         build_with_run(engine, image, sources[1], second, facts)
@@ -164,12 +167,14 @@ def main() -> None:
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
+    parser.add_argument("--cuda-archs", default="")
     parser.add_argument("--source", type=Path, default=ROOT, help="the project to build twice")
     args = parser.parse_args()
     images.check_choices(args.variant, args.base)
+    archs = cuda_architectures(args.variant, args.cuda_archs)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    reproduce(engine, args.variant, args.base, args.source.resolve())
+    reproduce(engine, args.variant, args.base, archs, args.source.resolve())
 
 
 if __name__ == "__main__":

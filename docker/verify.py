@@ -37,7 +37,10 @@ def rebuild(record: dict, engine: str) -> Path:
             shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
     env = environment(SOURCE_DATE_EPOCH=str(record["source"]["date_epoch"]))
     base = "manylinux" if "@sha256:" in record["base"] else "debian"
-    subprocess.run([sys.executable, script, "wheel", "--engine", engine, "--base", base], check=True, env=env)
+    command = [sys.executable, script, "wheel", "--engine", engine, "--base", base, "--variant", record["variant"]]
+    if archs := [f"{name}:{arch}" for name, cuda in record["cuda"].items() for arch in cuda["architectures"]]:
+        command += ["--cuda-archs", " ".join(archs)]
+    subprocess.run(command, check=True, env=env)
     return next((source / "dist").glob("*.whl"))
 
 
@@ -62,7 +65,7 @@ def main() -> None:
     expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:
-        report(engine, image_name("build", "cpu"), args.wheel.resolve(), again)
+        report(engine, image_name("build", record["variant"]), args.wheel.resolve(), again)
         raise Failure(f"{args.wheel.name} is not what its commit builds, see above")
     print("identical")
 

@@ -1,0 +1,47 @@
+"""Which GPUs the device code of a library is for: reads the fat binaries that nvcc embeds, section .nv_fatbin.
+
+The layout is not documented; it was read off what nvcc 12.4 and 13.0 write, and tests compare it with cuobjdump.
+"""
+
+import struct
+from typing import NamedTuple
+
+from elftools.elf.elffile import ELFFile
+
+MAGIC = 0xBA55ED50
+KINDS = {1: "ptx", 2: "machine_code"}
+
+
+class Image(NamedTuple):
+    kind: str  # machine_code or ptx
+    architecture: int  # 90 for sm_90
+    bytes: int  # as stored
+    compressed: bool
+
+
+def images(elf: ELFFile) -> list[Image]:
+    """All device code of a library; empty for one without any."""
+    section = elf.get_section_by_name(".nv_fatbin")
+    data = section.data() if section else b""
+    found, offset = [], 0
+    while offset + 16 <= len(data):
+        magic, _, header, size = struct.unpack_from("<IHHQ", data, offset)
+        if magic != MAGIC:
+            offset += 8  # padding between translation units
+            continue
+        entry, offset = offset + header, offset + header + size
+        while entry < offset:
+            kind, _, header, stored = struct.unpack_from("<HHIQ", data, entry)
+            (architecture,) = struct.unpack_from("<I", data, entry + 28)
+            (compressed,) = struct.unpack_from("<I", data, entry + 16)
+            if kind not in KINDS or header < 64:
+                raise ValueError(f".nv_fatbin has an entry of unknown kind {kind}")
+            found.append(Image(KINDS[kind], architecture, stored, compressed > 0))
+            entry += header + stored
+    return found
+
+
+def architectures(elf: ELFFile) -> dict[str, list[int]]:
+    """{"machine_code": [70, 75, ...], "ptx": [90]}"""
+    found = images(elf)
+    return {kind: sorted({image.architecture for image in found if image.kind == kind}) for kind in ("machine_code", "ptx")}
