@@ -1,8 +1,8 @@
 #!/bin/bash
 # Puts the two locked CUDA compilers together: install-cuda.sh FOLDER WHEELS DEBS makes FOLDER/cuda12 and FOLDER/cuda13.
 #
-# What each folder is made of stands in requirements-cuda{12,13}.txt, requirements-cudart12.txt and debian-cuda.lock,
-# verified by docker/fetch.py. Nothing here runs a GPU or asks for one.
+# What each folder is made of stands in requirements-cuda{12,13}.txt, requirements-cudart12.txt and debian-cuda.lock, and is
+# verified here again. Nothing here asks for a GPU.
 set -euo pipefail
 
 target=$1 wheels=$2 debs=$3
@@ -10,22 +10,31 @@ here=$(dirname "$(realpath "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+verify() { echo "$1  $2" | sha256sum --check --quiet; }
+
 # The wheels that a requirements file names, unpacked into one folder.
 unpack() {
-  local name version
-  while IFS='=' read -r name version; do
-    python -m zipfile -e "$wheels/${name//-/_}-$version"-*.whl "$work/$2"
-  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) .*/\1=\2/p' "$here/requirements-$1.txt")
+  local name version sha256 wheel
+  while read -r name version sha256; do
+    wheel=$(echo "$wheels/${name//-/_}-$version"-*.whl)
+    verify "$sha256" "$wheel"
+    python -m zipfile -e "$wheel" "$work/$2"
+  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) --hash=sha256:([0-9a-f]{64})$/\1 \2 \3/p' "$here/requirements-$1.txt")
 }
 
-# CUDA 13: the wheels' own layout is that of a CUDA home.
+read -r sha256 _ _ _ path <<<"$(grep -v '^#' "$here/debian-cuda.lock")"
+package=$debs/$(basename "$path")
+verify "$sha256" "$package"
+
 unpack cuda13 13
+unpack cuda12 12
+unpack cudart12 12static
+
+# CUDA 13: the wheels' own layout is that of a CUDA home.
 mv "$work/13/nvidia/cu13" "$work/cuda13"
 
 # CUDA 12: Debian's package has the programs that the wheels of 12.4 lack, nvcc and cicc among them.
-unpack cuda12 12
-unpack cudart12 12static
-(cd "$work" && ar p "$debs"/nvidia-cuda-toolkit_*.deb data.tar.xz | tar -xJ ./usr ./etc)
+(cd "$work" && ar p "$package" data.tar.xz | tar -xJ ./usr ./etc)
 cuda12=$work/cuda12
 mkdir -p "$cuda12"/{bin,include,lib,nvvm/bin}
 programs=$work/usr/lib/nvidia-cuda-toolkit
@@ -56,6 +65,10 @@ keep_licence cuda13 nvidia-cuda-runtime 13
 chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
 
 for name in cuda12 cuda13; do
+  # cicc brings its own malloc and crashes under libfaketime, which `make reproduce` preloads: it alone sees the real time.
+  mv "$work/$name/nvvm/bin/cicc" "$work/$name/nvvm/bin/cicc.program"
+  printf '#!/bin/sh\nunset LD_PRELOAD\nexec "$0.program" "$@"\n' >"$work/$name/nvvm/bin/cicc"
+  chmod 755 "$work/$name/nvvm/bin/cicc"
   rm -rf "${target:?}/$name"
   mkdir -p "$target"
   mv "$work/$name" "$target"

@@ -21,6 +21,10 @@ from provenance import NoRecord, read_record
 from reproduce import report
 
 
+def variant_of(record: dict) -> str:
+    return record.get("variant", "cpu")  # the first releases had no other
+
+
 def rebuild(record: dict, engine: str) -> Path:
     """The wheel that `make wheel` makes from the commit of a record, in this repository."""
     commit = record["source"]["commit"]
@@ -37,8 +41,8 @@ def rebuild(record: dict, engine: str) -> Path:
             shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
     env = environment(SOURCE_DATE_EPOCH=str(record["source"]["date_epoch"]))
     base = "manylinux" if "@sha256:" in record["base"] else "debian"
-    command = [sys.executable, script, "wheel", "--engine", engine, "--base", base, "--variant", record["variant"]]
-    if archs := [f"{name}:{arch}" for name, cuda in record["cuda"].items() for arch in cuda["architectures"]]:
+    command = [sys.executable, script, "wheel", "--engine", engine, "--base", base, "--variant", variant_of(record)]
+    if archs := [f"{name}:{arch}" for name, cuda in record.get("cuda", {}).items() for arch in cuda["architectures"]]:
         command += ["--cuda-archs", " ".join(archs)]
     subprocess.run(command, check=True, env=env)
     return next((source / "dist").glob("*.whl"))
@@ -65,7 +69,7 @@ def main() -> None:
     expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:
-        report(engine, image_name("build", record["variant"]), args.wheel.resolve(), again)
+        report(engine, image_name("build", variant_of(record)), args.wheel.resolve(), again)
         raise Failure(f"{args.wheel.name} is not what its commit builds, see above")
     print("identical")
 

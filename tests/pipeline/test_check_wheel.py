@@ -2,7 +2,10 @@
 
 import base64
 import hashlib
+import json
+import re
 import shutil
+import struct
 import subprocess
 import zipfile
 
@@ -76,7 +79,7 @@ def wheel(tmp_path, library):
 def test_a_good_wheel_passes(wheel):
     problems, facts = check_wheel.check(wheel())
     assert problems == []
-    assert facts[1] == "customops/_cpu.so: libtorch_cpu.so, libc.so.6; GLIBC 2.14"
+    assert facts[1].startswith("customops/_cpu.so: libtorch_cpu.so, libc.so.6; GLIBC 2.14; ")
 
 
 @pytest.mark.parametrize("tag", ["cp311-cp311-manylinux_2_28_x86_64", "py3-none-linux_x86_64", "py3-none-any"])
@@ -173,6 +176,71 @@ def test_a_file_that_record_names_is_missing(wheel):
             if name != "customops/__init__.py":
                 archive.writestr(name, body)
     assert check_wheel.check(path)[0] == ["file: RECORD names customops/__init__.py, which is not there"]
+
+
+def fat_binary(*images):
+    """What nvcc leaves in .nv_fatbin for (kind, architecture, compressed) images, as far as it is read."""
+    entries = b""
+    for kind, architecture, compressed in images:
+        body = b"code" * 4
+        entries += struct.pack("<HHIQIIHHI", kind, 0x101, 64, len(body), len(body) if compressed else 0, 0, 1, 7, architecture)
+        entries += bytes(32) + body
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
+
+
+@pytest.fixture
+def cuda_wheel(wheel, library):
+    """cuda_wheel(held={library: images}, described={library: (machine code, ptx)}, name) -> path"""
+
+    def build(held, described, version="0.1.0"):
+        files = {}
+        for name, images in held.items():
+            data = fat_binary(*images[:1]) + bytes(8) + fat_binary(*images[1:])  # two translation units, padding between
+            numbers = ",".join(map(str, data))
+            code = f'__attribute__((used, section(".nv_fatbin"))) static const unsigned char f[] = {{{numbers}}};'
+            files[f"customops/_{name}.so"] = library({}, code=code)
+        facts = {name: {"machine_code": code, "ptx": ptx} for name, (code, ptx) in described.items()}
+        files["customops/_cuda.json"] = json.dumps(facts).encode()
+        path = wheel(files)
+        return path.rename(path.with_name(path.name.replace("0.1.0", version)))
+
+    return build
+
+
+GOOD = {"cuda12": [(2, 80, True), (2, 90, True), (1, 90, True)], "cuda13": [(2, 100, True)]}
+
+
+def test_good_cuda_libraries_are_reported(cuda_wheel):
+    problems, facts = check_wheel.check(cuda_wheel(GOOD, {"cuda12": ([80, 90], [90]), "cuda13": ([100], [])}))
+    assert problems == []
+    assert facts[-2:] == ["customops/_cuda12.so: sm_80, sm_90; PTX [90]", "customops/_cuda13.so: sm_100; PTX none"]
+
+
+@pytest.mark.parametrize(
+    ("held", "described", "message"),
+    [
+        (GOOD, {"cuda12": ([80, 90], []), "cuda13": ([100], [])}, "_cuda12.so holds .*'ptx': \\[90\\]}, _cuda.json promises"),
+        (GOOD, {"cuda12": ([80, 90], [90])}, "_cuda13.so holds .* promises {'machine_code': \\[\\]"),
+        ({"cuda12": [(2, 80, True)]}, {"cuda12": ([80], []), "cuda13": ([100], [])}, "describes customops/_cuda13.so, which is not there"),
+        ({"cuda12": [(2, 80, True), (2, 90, False)]}, {"cuda12": ([80, 90], [])}, "device code that is not compressed"),
+        ({"cuda12": [(2, 90, True)], "cuda13": [(2, 90, True)]}, {"cuda12": ([90], []), "cuda13": ([90], [])},
+         "sm_90 is in customops/_cuda12.so and in customops/_cuda13.so"),
+    ],
+)  # fmt: skip
+def test_bad_cuda_libraries(cuda_wheel, held, described, message):
+    (problem,) = check_wheel.check(cuda_wheel(held, described))[0]
+    assert re.search(message, problem), problem
+
+
+def test_a_labelled_build_may_serve_a_gpu_twice(cuda_wheel):
+    held = {"cuda12": [(2, 90, True)], "cuda13": [(2, 90, True)]}
+    problems = check_wheel.check(cuda_wheel(held, {"cuda12": ([90], []), "cuda13": ([90], [])}, "0.1.0+dev"))[0]
+    assert problems == []
+
+
+def test_size_limit(wheel, monkeypatch):
+    monkeypatch.setattr(check_wheel, "MAX_MEGABYTES", 0.001)
+    assert any(problem.startswith("size: 0.0 MB") for problem in check_wheel.check(wheel())[0])
 
 
 def test_command_line(wheel, monkeypatch, capsys):

@@ -6,12 +6,15 @@ import subprocess
 
 import pytest
 
-# What a Dockerfile may copy from the build context: our own scripts and locks, and two downloads, which are verified
-# against a lock where they are used (install-python.sh; pip with --require-hashes).
-ALLOWED_COPY = re.compile(r"docker/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels")
+# What a Dockerfile may copy from the build context: our own scripts and locks, and downloads, which are verified against
+# a lock where they are used (install-python.sh; pip with --require-hashes; install-cuda.sh).
+ALLOWED_COPY = re.compile(
+    r"docker/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
+    r"|\.cache/wheels/nvidia_\*|\.cache/debian/nvidia-cuda-toolkit_\*\.deb"
+)
 
 
-@pytest.fixture(params=["Dockerfile.cpu"])
+@pytest.fixture(params=["Dockerfile.cpu", "Dockerfile.cuda"])
 def dockerfile(root, request):
     text = (root / request.param).read_text()
     return re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
@@ -47,7 +50,7 @@ def test_no_script_downloads_or_installs_unlocked(root):
 
 def test_every_base_is_an_argument(dockerfile):
     for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE):
-        assert re.fullmatch(r"\$\{(BUILD|TEST)_BASE\}|python|tools|build", base), base
+        assert re.fullmatch(r"\$\{(BUILD|TEST)_(BASE|IMAGE)\}|python|tools|build", base), base
 
 
 def test_every_container_runs_without_a_network(root):
@@ -62,7 +65,7 @@ def test_only_the_needed_files_reach_the_builder(root):
     lines = [line for line in (root / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines[1:]} == {
-        "docker", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/wheels"
+        "docker", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/debian/nvidia-cuda-toolkit_*.deb", ".cache/wheels"
     }  # fmt: skip
 
 
@@ -75,6 +78,27 @@ def test_another_tarball_than_the_locked_one_is_not_unpacked(root, tmp_path):
     )
     assert run.returncode != 0
     assert "python.tar.gz: FAILED" in run.stdout
+
+
+@pytest.mark.parametrize("what", ["wheel", "package"])
+def test_another_cuda_compiler_than_the_locked_one_is_not_unpacked(root, tmp_path, what):
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    for name in ("cuda12", "cuda13", "cudart12"):
+        (inputs / f"requirements-{name}.txt").write_text("# make lock\n")
+    sha256 = "0" * 64 if what == "package" else hashlib.sha256(b"another").hexdigest()
+    (inputs / "debian-cuda.lock").write_text(f"# make lock\n{sha256} 6 toolkit 1 pool/toolkit_1.deb\n")
+    (inputs / "toolkit_1.deb").write_text("another")
+    if what == "wheel":
+        (inputs / "requirements-cuda13.txt").write_text(f"nvidia-x==1.0 --hash=sha256:{'0' * 64}\n")
+        (inputs / "nvidia_x-1.0-py3-none-any.whl").write_text("another")
+    (inputs / "install-cuda.sh").write_bytes((root / "docker/install-cuda.sh").read_bytes())
+    run = subprocess.run(
+        ["bash", inputs / "install-cuda.sh", tmp_path / "out", inputs, inputs], capture_output=True, text=True, check=False
+    )
+    assert run.returncode != 0
+    assert ("nvidia_x-1.0-py3-none-any.whl: FAILED" if what == "wheel" else "toolkit_1.deb: FAILED") in run.stdout
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_wheel_that_is_not_locked_is_not_installed(tmp_path):

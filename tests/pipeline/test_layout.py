@@ -21,8 +21,17 @@ def test_every_op_has_a_plain_twin(ops):
 
 def test_every_op_has_its_files(root, ops):
     for op in ops[1]:
-        for path in (f"customops/{op}.py", f"csrc/cpu/{op}.cpp", f"tests/test_{op}.py"):
+        for path in (f"customops/{op}.py", f"csrc/cpu/{op}.cpp", f"csrc/cuda/{op}.cu", f"tests/test_{op}.py", f"benchmarks/{op}.py"):
             assert (root / path).exists(), f"{op} is in csrc/library.cpp, but {path} is missing"
+
+
+def test_every_op_is_tested_on_gpus_too(root, ops):
+    table = re.search(r"^OPS = \{(.*?)^\}", (root / "tests/test_cuda.py").read_text(), re.MULTILINE | re.DOTALL)[1]
+    assert set(re.findall(r'^    "(\w+)":', table, re.MULTILINE)) == set(ops[1])
+
+
+def test_setup_py_is_short(root):
+    assert len((root / "setup.py").read_text().splitlines()) <= 80
 
 
 def test_every_kernel_file_has_a_schema(root, ops):
@@ -34,7 +43,7 @@ def test_every_kernel_file_has_a_schema(root, ops):
 
 def test_only_the_stable_abi_is_included(root):
     allowed = re.compile(r"torch/(csrc/stable|headeronly|csrc/inductor/aoti_torch/c)/")
-    for path in [*root.glob("csrc/**/*.h"), *root.glob("csrc/**/*.cpp"), *root.glob("csrc/**/*.cu")]:
+    for path in [path for ending in ("h", "cpp", "cu", "cuh") for path in root.glob(f"csrc/**/*.{ending}")]:
         for header in re.findall(r"#include [<\"]((?:torch|ATen|c10|pybind11|Python)[^>\"]*)[>\"]", path.read_text()):
             assert allowed.match(header), f"{path} includes {header}, which no torch release promises to keep"
 

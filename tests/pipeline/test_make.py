@@ -67,7 +67,9 @@ def assert_one_clear_line(run, message, project):
     ("arguments", "message"),
     [
         (["VARIANT=gpu"], "VARIANT must be one of cpu, cuda, got 'gpu'"),
-        (["VARIANT=cuda"], "VARIANT=cuda is not there yet"),
+        (["VARIANT=cuda", "BASE=manylinux"], "VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13"),
+        (["VARIANT=cuda", "CUDA_ARCHS=hopper"], "CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90"),
+        (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 goes with VARIANT=cuda, not with VARIANT=cpu"),
         (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
         (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),
         (["ENGINE=docker"], "ENGINE=docker: docker is not installed; or use ENGINE=host"),
@@ -86,6 +88,14 @@ def test_empty_cache_and_no_network(make, project):
 
 def test_auto_falls_back_to_the_host_and_says_why(make):
     assert "ENGINE=host (docker is not installed; podman is not installed)" in make("wheel").stdout
+
+
+def test_a_cuda_build_without_its_compilers_never_becomes_a_cpu_wheel(make, project):
+    """The tools are there, nvcc's packages are not and cannot be had."""
+    (project / "docker/requirements-build.txt").write_text("# make lock\n")
+    (project / "docker/requirements-test.txt").write_text("# make lock\n")
+    run = make("wheel", "ENGINE=host", "VARIANT=cuda")
+    assert_one_clear_line(run, "nvidia-cuda", project)
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the Python version is complained about first")

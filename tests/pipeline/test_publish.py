@@ -219,7 +219,7 @@ def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
     make_wheel(dist)
     monkeypatch.setattr("make_wheel.DIST", dist)
     with pytest.raises(fetch.Failure, match=r"was built on a host: make test ENGINE=host, or make wheel ENGINE=docker"):
-        make_wheel_module.test_wheel("docker", "cpu", "debian")
+        make_wheel_module.test_wheel("docker", "cpu", "debian", {})
 
 
 def test_verify_without_a_wheel(monkeypatch):

@@ -29,11 +29,12 @@ def raw_wheel(tmp_path):
         "customops/_cpu.so": (tmp_path / "lib.so").read_bytes(),
         f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: customops\nVersion: 0.1.0+cpu\n",
         f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-manylinux_2_28_x86_64\n",
-        f"{INFO}/build.json": b'{"torch": "2.13.0+cpu", "compiler": "g++"}',
         f"{INFO}/RECORD": b"stale",
     }
 
-    def build(folder, backwards=False, mode=0o644, year=2026, level=6):
+    def build(folder, backwards=False, mode=0o644, year=2026, level=6, flags=None):
+        facts = {"torch": "2.13.0+cpu", "compiler": "g++"} | (flags or {})
+        contents[f"{INFO}/build.json"] = json.dumps(facts).encode()
         path = tmp_path / folder / NAME
         path.parent.mkdir()
         with zipfile.ZipFile(path, "w") as archive:
@@ -132,21 +133,39 @@ def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
     assert statement["subject"] == [{"name": NAME, "digest": {"sha256": fetch.sha256_of(wheel)}}]
     found = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert found[0] == {"name": "source", "digest": {"gitCommit": "c0ffee"}}
-    assert found[1:] == provenance.materials(root / "docker", "host")
+    assert found[1:] == provenance.materials(root / "docker", "host", False)
 
 
 def test_materials_are_all_that_the_locks_name(root):
-    found = provenance.materials(root / "docker", "Debian 11 packages")
+    found = provenance.materials(root / "docker", "Debian 11 packages", False)
     assert all(len(item["digest"]["sha256"]) == 64 for item in found)
     names = {item["name"] for item in found}
     assert {"torch==2.13.0+cpu", "python3.11_3.11.2.orig.tar.gz", "libstdc++-10-dev_10.2.1-6_amd64.deb"} <= names
 
 
 def test_another_base_is_one_image_by_digest(root):
-    found = provenance.materials(root / "docker", f"registry/manylinux@sha256:{'ab' * 32}")
+    found = provenance.materials(root / "docker", f"registry/manylinux@sha256:{'ab' * 32}", False)
     assert found[0]["digest"] == {"sha256": "ab" * 32}
     assert not any(item["uri"].startswith("pkg:deb") for item in found)
-    assert not any(item["uri"].startswith("pkg:deb") for item in provenance.materials(root / "docker", "host"))
+    assert not any(item["uri"].startswith("pkg:deb") for item in provenance.materials(root / "docker", "host", False))
+
+
+def test_a_cuda_wheel_names_its_compilers_and_its_runtimes(raw_wheel, root, tmp_path, monkeypatch):
+    names = {item["name"] for item in provenance.materials(root / "docker", "host", True)}
+    assert {"nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"} <= names
+    terms = tmp_path / "cuda12/licenses/nvidia-cuda-runtime-cu12/License.txt"
+    terms.parent.mkdir(parents=True)
+    terms.write_text("EULA")
+    monkeypatch.setenv("CUDA12_HOME", str(tmp_path / "cuda12"))
+    wheel = raw_wheel("one", flags={"cuda": {"cuda12": {"nvcc": "12.4.131", "architectures": ["90"]}}})
+    record.complete(wheel)
+    bom = read(wheel, "sboms/customops.cdx.json")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom)) is None
+    runtime = next(c for c in bom["components"] if c["name"] == "nvidia-cuda-runtime-cu12")
+    assert (runtime["version"], runtime["purl"]) == ("12.9.79", "pkg:pypi/nvidia-cuda-runtime-cu12@12.9.79")
+    assert runtime["hashes"][0]["content"] in (root / "docker/requirements-cudart12.txt").read_text()
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(f"{INFO}/licenses/nvidia-cuda-runtime-cu12/License.txt") == b"EULA"
 
 
 @pytest.mark.parametrize("content", [b"no zip", None, {"source": {"commit": None, "dirty": True}}])
