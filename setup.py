@@ -59,14 +59,9 @@ def library(name, sources):
     )
 
 
-class Build(nvcc.BuildCuda, BuildExtension):
-    architectures = ARCHITECTURES
-
-
-class Wheel(py3_wheel.Wheel):
-    record = {"variant": VARIANT, "cuda": nvcc.record(ARCHITECTURES), "compile_args": COMPILE_ARGS, "link_args": LINK_ARGS}
-    hidden_paths = {str(ROOT.resolve()): "$SOURCE", TORCH_HEADERS: "$TORCH"}
-
+record = {"variant": VARIANT, "cuda": nvcc.record(ARCHITECTURES), "compile_args": COMPILE_ARGS, "link_args": LINK_ARGS}
+wheel = py3_wheel.command(record, {str(ROOT.resolve()): "$SOURCE", TORCH_HEADERS: "$TORCH"})
+build_ext = nvcc.command(BuildExtension.with_options(no_python_abi_suffix=True), ARCHITECTURES)
 
 setup(
     # The version stands in pyproject.toml; a label says what a build lacks: +cpu, or the few architectures it has.
@@ -75,5 +70,5 @@ setup(
         library("cpu", ["csrc/library.cpp", *files("cpu/*.cpp")]),
         *(library(name, files("cuda/*.cu")) for name in ARCHITECTURES),
     ],
-    cmdclass={"build_ext": Build.with_options(no_python_abi_suffix=True), "bdist_wheel": Wheel},
+    cmdclass={"build_ext": build_ext, "bdist_wheel": wheel},
 )

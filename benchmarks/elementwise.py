@@ -27,7 +27,10 @@ def rows(device: str, inputs: int, peers: dict, strided: dict) -> list[Row]:
                 return tuple(change(*torch.randn(2, side, side + 8, device=device).to(dtype)))
 
             example = make()
-            distinct = sum(t.numel() // max(1, *[s if st == 0 else 1 for s, st in zip(t.shape, t.stride(), strict=True)]) for t in example)
+            distinct = sum(
+                t.numel() // max(1, *[s if st == 0 else 1 for s, st in zip(t.shape, t.stride(), strict=True)])
+                for t in example
+            )
             size = (distinct + example[0].numel()) * dtype.itemsize
             found.append(Row(f"{name} {NAMES[dtype]}", size, make, peers))
     return found

@@ -91,7 +91,9 @@ def machine(device: str) -> dict:
         driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
         library = customops._cuda.load()
         return facts | {"device": torch.cuda.get_device_name(), "driver": driver, "library": library}
-    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    names = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
     return facts | {
         "device": names[0],
         "threads": torch.get_num_threads(),

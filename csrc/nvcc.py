@@ -144,31 +144,31 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     return "\n".join(lines) + "\n"
 
 
-class BuildCuda:
-    """Mixed into a build_ext: compiles the extensions that `architectures` names with nvcc and ninja."""
+def command(build_ext: type, archs: dict[str, tuple[str, ...]]) -> type:
+    """A build_ext that compiles the extensions named like the keys of `archs` with nvcc and ninja, the rest as before."""
 
-    architectures: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
+    class Build(build_ext):
+        def build_extensions(self) -> None:
+            mine = {name: e for e in self.extensions for name in archs if e.name.endswith(f"._{name}")}
+            everything = self.extensions
+            self.extensions = [e for e in everything if e not in mine.values()]
+            super().build_extensions()
+            self.extensions = everything
+            folder = Path(self.build_temp).resolve()
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, extension in mine.items():
+                target = Path(self.get_ext_fullpath(extension.name)).resolve()
+                script = folder / f"{name}.ninja"
+                script.write_text(ninja_file(extension, name, archs[name], target, folder))
+                if subprocess.run(["ninja", "-f", script, f"-j{jobs()}"], check=False).returncode:
+                    sys.exit(f"error: {name} could not be compiled, see the messages above")
+            if mine:
+                target.with_name("_cuda.json").write_text(json.dumps(description(archs), indent=1) + "\n")
 
-    def build_extensions(self) -> None:
-        mine = {e.name.rpartition("_")[2]: e for e in self.extensions if e.name.rpartition("_")[2] in self.architectures}
-        everything = self.extensions
-        self.extensions = [e for e in everything if e not in mine.values()]
-        super().build_extensions()
-        self.extensions = everything
-        folder = Path(self.build_temp).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, extension in mine.items():
-            target = Path(self.get_ext_fullpath(extension.name)).resolve()
-            script = folder / f"{name}.ninja"
-            script.write_text(ninja_file(extension, name, self.architectures[name], target, folder))
-            if subprocess.run(["ninja", "-f", script, f"-j{jobs()}"], check=False).returncode:
-                sys.exit(f"error: {name} could not be compiled, see the messages above")
-        if mine:
-            target.with_name("_cuda.json").write_text(json.dumps(description(self.architectures), indent=1) + "\n")
+        def copy_extensions_to_source(self) -> None:
+            """For editable installs."""
+            super().copy_extensions_to_source()
+            if archs:
+                shutil.copy(Path(self.build_lib, "customops/_cuda.json"), "customops")
 
-    def copy_extensions_to_source(self) -> None:
-        """For editable installs."""
-        super().copy_extensions_to_source()
-        if self.architectures:
-            built = Path(self.get_ext_fullpath("customops._cuda12")).with_name("_cuda.json")
-            shutil.copyfile(Path(self.build_lib, "customops/_cuda.json"), built)
+    return Build

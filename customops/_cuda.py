@@ -3,6 +3,7 @@
 Not at import, because asking for GPUs there would cost time, pin down CUDA_VISIBLE_DEVICES and break programs that fork.
 """
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -54,9 +55,7 @@ def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, st
 def why_not(machine: Machine, library: dict) -> str | None:
     """None if the library serves every GPU of the machine, otherwise the reason and the remedy."""
     if machine.driver < library["driver"]:
-        return (
-            f"needs a driver for CUDA {dotted(library['driver'])}, this one supports {dotted(machine.driver)}: update it"
-        )
+        return f"needs a driver for CUDA {dotted(library['driver'])}, this one supports {dotted(machine.driver)}: update it"
     for major, minor in machine.capabilities:
         if any(code // 10 == major and code % 10 <= minor for code in library["machine_code"]):
             continue
@@ -88,10 +87,8 @@ def libraries() -> dict[str, dict]:
 def driver_version() -> int:
     """CUDA version that the installed driver supports, 0 without one; asks the driver, without starting CUDA."""
     version = ctypes.c_int(0)
-    try:
+    with contextlib.suppress(OSError):
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    except OSError:
-        pass
     return version.value
 
 

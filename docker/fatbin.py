@@ -44,4 +44,6 @@ def images(elf: ELFFile) -> list[Image]:
 def architectures(elf: ELFFile) -> dict[str, list[int]]:
     """{"machine_code": [70, 75, ...], "ptx": [90]}"""
     found = images(elf)
-    return {kind: sorted({image.architecture for image in found if image.kind == kind}) for kind in ("machine_code", "ptx")}
+    return {
+        kind: sorted({image.architecture for image in found if image.kind == kind}) for kind in ("machine_code", "ptx")
+    }

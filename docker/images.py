@@ -29,7 +29,9 @@ def check_choices(variant: str, base: str) -> None:
     if base not in BASES:
         raise Failure(f"BASE must be one of {', '.join(BASES)}, got {base!r}")
     if (variant, base) == ("cuda", "manylinux"):
-        raise Failure("VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13, and manylinux_2_28 has a newer one")
+        raise Failure(
+            "VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13, and manylinux_2_28 has a newer one"
+        )
 
 
 def dockerfile(variant: str) -> Path:

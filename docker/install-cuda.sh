@@ -67,7 +67,11 @@ chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
 for name in cuda12 cuda13; do
   # cicc brings its own malloc and crashes under libfaketime, which `make reproduce` preloads: it alone sees the real time.
   mv "$work/$name/nvvm/bin/cicc" "$work/$name/nvvm/bin/cicc.program"
-  printf '#!/bin/sh\nunset LD_PRELOAD\nexec "$0.program" "$@"\n' >"$work/$name/nvvm/bin/cicc"
+  cat >"$work/$name/nvvm/bin/cicc" <<'WRAPPER'
+#!/bin/sh
+unset LD_PRELOAD
+exec "$0.program" "$@"
+WRAPPER
   chmod 755 "$work/$name/nvvm/bin/cicc"
   rm -rf "${target:?}/$name"
   mkdir -p "$target"

@@ -143,7 +143,11 @@ def host_variant(variant: str) -> dict[str, str]:
     fetch.fetch_set(*images.CUDA_SETS)
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
-    locks = [HERE / "install-cuda.sh", HERE / "debian-cuda.lock", *(HERE / f"requirements-{n}.txt" for n in images.CUDA_SETS)]
+    locks = [
+        HERE / "install-cuda.sh",
+        HERE / "debian-cuda.lock",
+        *(HERE / f"requirements-{n}.txt" for n in images.CUDA_SETS),
+    ]
     wanted = " ".join(map(fetch.sha256_of, locks))
     if not stamp.exists() or stamp.read_text() != wanted:
         script = ["bash", HERE / "install-cuda.sh", folder, CACHE / "wheels", CACHE / "debian"]

@@ -73,7 +73,9 @@ def cuda_packages(libraries: Iterable[str]) -> list[dict]:
         for requirements, name in CUDA_PACKAGES[library]:
             lines = (HERE / f"requirements-{requirements}.txt").read_text().splitlines()
             version, sha256 = next(
-                line.removeprefix(f"{name}==").split(" --hash=sha256:") for line in lines if line.startswith(f"{name}==")
+                line.removeprefix(f"{name}==").split(" --hash=sha256:")
+                for line in lines
+                if line.startswith(f"{name}==")
             )
             packages.append({"name": name, "distribution": "pypi", "version": version, "sha256": sha256})
     return packages

@@ -9,6 +9,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "compiled: goes through a compiler, which spoils a run under compute-sanitizer")
+    config.addinivalue_line("markers", "graph: captures a CUDA graph, which needs torch's caching allocator")
     config.addinivalue_line("markers", "huge: takes more than 2^31 elements, some 20 GB of GPU memory")
     if config.getoption("--device") == "cpu":
         return

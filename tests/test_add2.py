@@ -28,7 +28,9 @@ def test_large(dtype, device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_special_values(dtype, device):
-    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-7, 6e4], dtype=dtype, device=device)
+    special = torch.tensor(
+        [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-7, 6e4], dtype=dtype, device=device
+    )
     a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))
     torch.testing.assert_close(customops.add2(a, b), a + b, rtol=0, atol=0, equal_nan=True)
 

@@ -11,7 +11,10 @@ import customops
 def test_the_tutorial(device):
     """z = 2x + y on the tutorial's own numbers, as function and as module."""
     for op in (customops.axpy, customops.nn.Axpy()):
-        x, y = torch.tensor([1.0, 2.0, 3.0], requires_grad=True, device=device), torch.tensor([4.0, 5.0, 6.0], requires_grad=True, device=device)
+        x, y = (
+            torch.tensor([1.0, 2.0, 3.0], requires_grad=True, device=device),
+            torch.tensor([4.0, 5.0, 6.0], requires_grad=True, device=device),
+        )
         z = op(x, y)
         z.sum().backward()
         assert z.tolist() == [6, 9, 12]
@@ -101,14 +104,21 @@ def test_bad_input(x, y, message, device):
 def test_alpha_has_to_fit(device):
     with pytest.raises(RuntimeError, match=r"alpha must fit into float32, .* torch.float16, got 1e"):
         customops.axpy(torch.ones(1, device=device).half(), torch.ones(1, device=device).half(), 1e300)
-    assert customops.axpy(torch.ones(1, device=device).double(), torch.ones(1, device=device).double(), 1e300).item() == 1e300
+    assert (
+        customops.axpy(torch.ones(1, device=device).double(), torch.ones(1, device=device).double(), 1e300).item()
+        == 1e300
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_nan_stays_one(dtype, device):
     """All bits of this NaN's payload are set: rounding it like a number would make it a zero."""
     (nan,) = struct.unpack("<d", b"\xff" * 7 + b"\x7f")
-    assert customops.axpy(torch.ones(20, dtype=dtype, device=device), torch.ones(20, dtype=dtype, device=device), nan).isnan().all()
+    assert (
+        customops.axpy(torch.ones(20, dtype=dtype, device=device), torch.ones(20, dtype=dtype, device=device), nan)
+        .isnan()
+        .all()
+    )
 
 
 def test_module_shows_alpha():

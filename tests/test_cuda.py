@@ -29,6 +29,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.graph
 @each_op
 def test_graph_is_captured_once_and_replayed_on_other_inputs(op, reference):
     x, y = integers(33, 65), integers(33, 65)

@@ -64,7 +64,10 @@ def test_an_old_torch_is_named_as_the_cause():
     old = "import torch; torch.__version__ = '2.9.1'; import customops;"
     assert python(old).returncode == 0  # the import itself does no harm
     for use in ("customops.add2", "from customops import axpy", "customops.nn"):
-        assert "ImportError: customops needs PyTorch 2.10 or newer, found 2.9.1: pip install -U" in python(old + use).stderr
+        assert (
+            "ImportError: customops needs PyTorch 2.10 or newer, found 2.9.1: pip install -U"
+            in python(old + use).stderr
+        )
     run = python(old + "from customops.__main__ import main; main()")
     assert "error: customops needs PyTorch 2.10 or newer, found 2.9.1" in run.stdout
 

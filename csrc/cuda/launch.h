@@ -1,7 +1,8 @@
 // What every CUDA launch needs: the tensor's device, torch's current stream there, and a check afterwards.
 //
-// The CUDA runtime in this library is our own, linked statically; it shares device contexts with torch's. Only the stream
-// is torch's business, and it is asked by name, so that the library loads whatever CUDA version torch was built for.
+// The CUDA runtime in this library is our own, linked statically; it shares device contexts with torch's. Only the
+// stream is torch's business, and it is asked by name, so that the library loads whatever CUDA version torch was built
+// for.
 #pragma once
 
 #include <cuda_runtime.h>

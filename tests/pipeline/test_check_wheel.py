@@ -183,7 +183,9 @@ def fat_binary(*images):
     entries = b""
     for kind, architecture, compressed in images:
         body = b"code" * 4
-        entries += struct.pack("<HHIQIIHHI", kind, 0x101, 64, len(body), len(body) if compressed else 0, 0, 1, 7, architecture)
+        entries += struct.pack(
+            "<HHIQIIHHI", kind, 0x101, 64, len(body), len(body) if compressed else 0, 0, 1, 7, architecture
+        )
         entries += bytes(32) + body
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
 
@@ -195,7 +197,9 @@ def cuda_wheel(wheel, library):
     def build(held, described, version="0.1.0"):
         files = {}
         for name, images in held.items():
-            data = fat_binary(*images[:1]) + bytes(8) + fat_binary(*images[1:])  # two translation units, padding between
+            data = (
+                fat_binary(*images[:1]) + bytes(8) + fat_binary(*images[1:])
+            )  # two translation units, padding between
             numbers = ",".join(map(str, data))
             code = f'__attribute__((used, section(".nv_fatbin"))) static const unsigned char f[] = {{{numbers}}};'
             files[f"customops/_{name}.so"] = library({}, code=code)

@@ -94,7 +94,10 @@ def test_another_cuda_compiler_than_the_locked_one_is_not_unpacked(root, tmp_pat
         (inputs / "nvidia_x-1.0-py3-none-any.whl").write_text("another")
     (inputs / "install-cuda.sh").write_bytes((root / "docker/install-cuda.sh").read_bytes())
     run = subprocess.run(
-        ["bash", inputs / "install-cuda.sh", tmp_path / "out", inputs, inputs], capture_output=True, text=True, check=False
+        ["bash", inputs / "install-cuda.sh", tmp_path / "out", inputs, inputs],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode != 0
     assert ("nvidia_x-1.0-py3-none-any.whl: FAILED" if what == "wheel" else "toolkit_1.deb: FAILED") in run.stdout

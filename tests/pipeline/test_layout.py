@@ -21,7 +21,13 @@ def test_every_op_has_a_plain_twin(ops):
 
 def test_every_op_has_its_files(root, ops):
     for op in ops[1]:
-        for path in (f"customops/{op}.py", f"csrc/cpu/{op}.cpp", f"csrc/cuda/{op}.cu", f"tests/test_{op}.py", f"benchmarks/{op}.py"):
+        for path in (
+            f"customops/{op}.py",
+            f"csrc/cpu/{op}.cpp",
+            f"csrc/cuda/{op}.cu",
+            f"tests/test_{op}.py",
+            f"benchmarks/{op}.py",
+        ):
             assert (root / path).exists(), f"{op} is in csrc/library.cpp, but {path} is missing"
 
 

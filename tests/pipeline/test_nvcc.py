@@ -72,7 +72,7 @@ def test_cuda_archs_narrows_the_list_and_the_version_says_so(nvcc, wanted, chose
 
 @pytest.mark.parametrize("wanted", ["hopper", "9", "90a", "sm_90", "cuda14:90", "90PTX"])
 def test_wrong_cuda_archs(nvcc, wanted):
-    with pytest.raises(SystemExit, match="CUDA_ARCHS: expected entries such as 90, 9.0, 90\\+PTX or cuda13:90"):
+    with pytest.raises(SystemExit, match=r"CUDA_ARCHS: expected entries such as 90, 9\.0, 90\+PTX or cuda13:90"):
         nvcc.architectures(wanted)
 
 

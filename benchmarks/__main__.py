@@ -1,0 +1,21 @@
+"""Every op's benchmark, then the plots: `make bench`, or python benchmarks [--device=cpu] [--output=FOLDER]"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+HELPERS = {"__main__", "elementwise", "harness", "overhead", "plot"}
+
+
+def main() -> None:
+    for script in sorted(path for path in HERE.glob("*.py") if path.stem not in HELPERS):
+        if subprocess.run([sys.executable, script, *sys.argv[1:]], check=False).returncode:
+            sys.exit(f"error: {script.name} failed, see above")
+    # The scripts share their options; the plots need only the folder.
+    output = [argument for argument in sys.argv[1:] if argument.startswith("--output=")]
+    subprocess.run([sys.executable, HERE / "plot.py", *output], check=False)
+
+
+if __name__ == "__main__":
+    main()

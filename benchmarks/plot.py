@@ -1,0 +1,56 @@
+"""Draws benchmarks/results/*.json as *.svg: time over the floor of every row, ours and the peers'.
+
+python benchmarks/plot.py [--output=FOLDER]        needs matplotlib
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from harness import FLOOR, RESULTS
+
+COLOURS = ["#1b6ca8", "#c9772b", "#8a8a8a", "#6b9e4b", "#9b59b6"]
+
+
+def draw(path: Path, pyplot) -> Path:
+    result = json.loads(path.read_text())
+    rows, peers = result["rows"], [name for name in result["rows"][0]["us"] if name != FLOOR]
+    height = 0.8 / len(peers)
+    figure, axes = pyplot.subplots(figsize=(8, 0.9 + 0.42 * len(rows)))
+    for number, (peer, colour) in enumerate(zip(peers, COLOURS, strict=False)):
+        ratios = [row["us"][peer] / row["us"][FLOOR] for row in rows]
+        places = [index + (number - (len(peers) - 1) / 2) * height for index in range(len(rows))]
+        axes.barh(places, ratios, height, color=colour, label=peer)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel("time / time of copying as many bytes (less is better)")
+    axes.set_title(f"{result['op']} on {result['device']}, torch {result['torch']}, {result['date']}", fontsize=10)
+    axes.legend(fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    target = path.with_suffix(".svg")
+    figure.savefig(target, metadata={"Date": None})
+    pyplot.close(figure)
+    return target
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    folder = parser.parse_args().output
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        sys.exit("no plots: matplotlib is not installed (pip install matplotlib, then python benchmarks/plot.py)")
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "customops"  # the same results give the same file
+    from matplotlib import pyplot
+
+    for path in sorted(folder.glob("*.json")):
+        print(draw(path, pyplot))
+
+
+if __name__ == "__main__":
+    main()
