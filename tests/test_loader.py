@@ -91,6 +91,16 @@ def test_other_kinds_of_tensors_are_refused(requires_grad):
         customops.add2(x, x)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_reason_is_named():
+    reason = "is built without CUDA" if torch.version.cuda is None else "no NVIDIA driver|torch sees no GPU"
+    with pytest.raises(RuntimeError, match=rf"has no CUDA kernels for this machine: .*({reason}|CPU kernels only)"):
+        customops._cuda.load()
+    if torch.version.cuda:
+        with pytest.raises(RuntimeError, match=r"NVIDIA|CUDA"):
+            customops.add2(*torch.ones(2, 3, device="cuda"))
+
+
 def test_import_adds_no_heavy_module():
     """The package's own files only: what they cost is measured by benchmarks/overhead.py."""
     code = "import torch, sys; before = set(sys.modules); import customops; print(*sorted(set(sys.modules) - before))"

@@ -1,5 +1,6 @@
 """The images themselves. Skipped where no engine answers or the images were not built (`make image`)."""
 
+import os
 import subprocess
 
 import check_wheel
@@ -34,6 +35,72 @@ def test_the_build_image_holds_what_the_dockerfile_pins(root):
     code = "import platform, importlib.metadata as m; print(platform.python_version(), m.version('torch'))"
     found = container(BUILD, "bash", "-c", f'gcc -dumpfullversion; python -c "{code}"').stdout.split()
     assert found == [pins["GCC_VERSION"], pins["PYTHON_VERSION"], pins["TORCH_VERSION"]]
+
+
+CUDA = images.image_name("build", "cuda")
+with_cuda = pytest.mark.skipif(
+    ENGINE == "host" or images.inspect(ENGINE, CUDA, "{{.Id}}") is None,
+    reason="no image with the CUDA compilers yet: make image VARIANT=cuda",
+)
+
+
+@with_cuda
+def test_the_cuda_image_holds_what_its_dockerfile_pins(root):
+    pins = dict(
+        line.split()[1].split("=")
+        for line in (root / "Dockerfile.cuda").read_text().splitlines()
+        if "_VERSION=" in line
+    )
+    nvcc = "/opt/cuda{}/bin/nvcc --version | sed -n 's/.*, V//p'"
+    code = "import importlib.metadata as m; print(m.version('torch'))"
+    script = f'gcc -dumpfullversion; python -c "{code}"; {nvcc.format(12)}; {nvcc.format(13)}'
+    found = container(CUDA, "bash", "-c", script).stdout.split()
+    assert found == [pins[f"{name}_VERSION"] for name in ("GCC", "TORCH", "CUDA12", "CUDA13")]
+
+
+@with_cuda
+def test_our_reading_of_device_code_agrees_with_cuobjdump(root):
+    """A kernel for several architectures by both compilers."""
+    script = """
+        cd /tmp && echo '__global__ void k(float* x) { x[threadIdx.x] += 1; }' >k.cu
+        flags='-shared -cudadevrt none -Xcompiler -fPIC -Xfatbin=-compress-all'
+        /opt/cuda12/bin/nvcc $flags -gencode arch=compute_70,code=sm_70 \\
+          -gencode 'arch=compute_90,code=[sm_90,compute_90]' -L/opt/cuda12/lib k.cu -o k12.so
+        /opt/cuda13/bin/nvcc $flags -gencode arch=compute_103,code=sm_103 \\
+          -gencode 'arch=compute_120,code=[sm_120,compute_120]' -L/opt/cuda13/lib k.cu -o k13.so
+        for library in k12.so k13.so; do
+          /opt/cuda12/bin/cuobjdump -lelf -lptx $library 2>&1 | sed -nE 's/.*sm_([0-9]+)\\.(cubin|ptx)$/\\2 \\1/p' | sort | xargs
+          PYTHONPATH=/opt/customops:/opt/build-tools python -c '
+import sys, fatbin
+from elftools.elf.elffile import ELFFile
+images = fatbin.images(ELFFile(open(sys.argv[1], "rb")))
+names = {"ptx": "ptx", "machine_code": "cubin"}
+print(*sorted(f"{names[i.kind]} {i.architecture}" for i in images), "compressed" if all(i.compressed for i in images) else "plain")
+' $library
+        done"""
+    run = container(CUDA, "bash", "-c", script)
+    lines = run.stdout.splitlines()
+    assert len(lines) == 4, run.stdout + run.stderr
+    for theirs, ours in zip(lines[::2], lines[1::2], strict=True):
+        assert sorted(ours.split()) == sorted([*theirs.split(), "compressed"])
+
+
+@pytest.mark.parametrize(("limits", "expected"), [(["--cpus=1"], 1), (["--memory=4200m"], 2), (["--memory=2200m"], 1)])
+def test_jobs_follow_the_limits_of_the_container(root, limits, expected):
+    code = "import sys; sys.path.insert(0, '/csrc'); import jobs; print(jobs.jobs())"
+    command = [ENGINE, "run", "--rm", "--network=none", f"--volume={root / 'csrc'}:/csrc:ro", *limits, BUILD]
+    run = subprocess.run([*command, "python", "-c", code], capture_output=True, text=True, check=False)
+    assert int(run.stdout) == min(expected, len(os.sched_getaffinity(0))), run.stderr
+
+
+def test_the_cpu_image_never_makes_a_cuda_build_a_cpu_wheel(root, tmp_path):
+    project = tmp_path / "project"
+    subprocess.run(["bash", root / "docker/stage-source.sh", root, project], check=True)
+    command = [ENGINE, "run", "--rm", "--network=none", "--env=CUSTOMOPS_VARIANT=cuda", f"--volume={project}:/project"]
+    run = subprocess.run([*command, BUILD], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "error: a CUDA build needs nvcc of CUDA 12, and /opt/cuda12/bin/nvcc is not there" in run.stdout + run.stderr
+    assert not (project / "dist").exists()
 
 
 def test_the_test_image_has_no_compiler():
