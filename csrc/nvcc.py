@@ -129,6 +129,7 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]
     objects = {str(folder / name / Path(source).with_suffix(".o").name): source for source in extension.sources}
     lines = [
+        f"builddir = {words(folder)}",  # where ninja keeps its log
         "rule nvcc",
         f"  command = {words(cuda / 'bin/nvcc')} -c $in -o $out -MD -MF $out.d '-Xcudafe=--orig_src_path_name $in' "
         + words(*compile_args),
