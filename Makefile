@@ -73,4 +73,4 @@ format:  ## the same, mending what can be mended
 clean:  ## remove build products; downloads and images stay
 	rm -rf build dist *.egg-info .cache/out .cache/source .pytest_cache .ruff_cache
 	find customops tests docker -name __pycache__ -prune -exec rm -rf {} +
-	rm -f customops/*.so
+	rm -f customops/*.so customops/_cuda.json

@@ -38,7 +38,7 @@ def architectures(wanted: str | None) -> dict[str, tuple[str, ...]]:
         library, major, minor, ptx = match.groups()
         library = library or ("cuda12" if int(major) < 10 else "cuda13")
         chosen.setdefault(library, []).append(f"{major}{minor}{ptx or ''}")
-    return {name: tuple(chosen[name]) for name in sorted(chosen)}
+    return {name: tuple(dict.fromkeys(chosen[name])) for name in sorted(chosen)}
 
 
 def variant() -> tuple[str, dict[str, tuple[str, ...]]]:
@@ -71,7 +71,15 @@ def home(name: str) -> Path:
     version = re.search(r"release (\d+)", subprocess.check_output([nvcc, "--version"], text=True))
     if version is None or int(version[1]) != MAJOR[name]:
         sys.exit(f"error: {nvcc} is of CUDA {version[1] if version else '?'}, {MAJOR[name]} is needed: {remedy}")
+    if not library_folders(folder):
+        sys.exit(f"error: {folder} has no libcudart_static.a in lib64 or lib: {remedy}")
     return folder
+
+
+def library_folders(cuda: Path) -> list[Path]:
+    """Where a toolkit keeps the static runtime: lib64 in NVIDIA's own packages, lib in wheels."""
+    folders = [cuda / name for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
+    return [folder for folder in folders if (folder / "libcudart_static.a").exists()]
 
 
 def version(name: str) -> str:
@@ -113,6 +121,11 @@ def words(*arguments) -> str:
     return " ".join(shlex.quote(str(argument)).replace("$", "$$") for argument in arguments)
 
 
+def paths(*files) -> str:
+    """Files in ninja's build lines, which know no quotes."""
+    return " ".join(str(file).replace("$", "$$").replace(" ", "$ ").replace(":", "$:") for file in files)
+
+
 def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, folder: Path) -> str:
     """Rules for one library.
 
@@ -125,11 +138,11 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     compile_args += [f"-I{include}" for include in extension.include_dirs]
     compile_args += [*map(gencode, entries), "-Xfatbin=-compress-all", "-objtemp", f"-ccbin={cxx}"]
     compile_args += [f"-Xcompiler={arg}" for arg in ("-fPIC", *for_host)]
-    link_args = [f"-L{folder}" for folder in (cuda / "lib", *extension.library_dirs)]
+    link_args = [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
     link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]
     objects = {str(folder / name / Path(source).with_suffix(".o").name): source for source in extension.sources}
     lines = [
-        f"builddir = {words(folder)}",  # where ninja keeps its log
+        f"builddir = {paths(folder)}",  # where ninja keeps its log
         "rule nvcc",
         f"  command = {words(cuda / 'bin/nvcc')} -c $in -o $out -MD -MF $out.d '-Xcudafe=--orig_src_path_name $in' "
         + words(*compile_args),
@@ -139,10 +152,16 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
         "rule link",
         f"  command = {words(cxx, '-shared')} $in -o $out {words(*link_args, *extension.extra_link_args)}",
         "  description = link $out",
-        *(f"build {words(out)}: nvcc {words(source)}" for out, source in objects.items()),
-        f"build {words(target)}: link {words(*objects)}",
+        *(f"build {paths(out)}: nvcc {paths(source)}" for out, source in objects.items()),
+        f"build {paths(target)}: link {paths(*objects)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def remove_stale(package: Path) -> None:
+    """What an earlier build of another variant left: the loader would take it for this one's."""
+    for path in (*package.glob("_cuda1?.so"), package / "_cuda.json"):
+        path.unlink(missing_ok=True)
 
 
 def command(build_ext: type, archs: dict[str, tuple[str, ...]]) -> type:
@@ -153,6 +172,7 @@ def command(build_ext: type, archs: dict[str, tuple[str, ...]]) -> type:
             mine = {name: e for e in self.extensions for name in archs if e.name.endswith(f"._{name}")}
             everything = self.extensions
             self.extensions = [e for e in everything if e not in mine.values()]
+            remove_stale(Path(self.build_lib, "customops"))
             super().build_extensions()
             self.extensions = everything
             folder = Path(self.build_temp).resolve()
@@ -168,6 +188,7 @@ def command(build_ext: type, archs: dict[str, tuple[str, ...]]) -> type:
 
         def copy_extensions_to_source(self) -> None:
             """For editable installs."""
+            remove_stale(Path("customops"))
             super().copy_extensions_to_source()
             if archs:
                 shutil.copy(Path(self.build_lib, "customops/_cuda.json"), "customops")

@@ -7,14 +7,12 @@ import contextlib
 import ctypes
 import functools
 import json
-import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 HERE = Path(__file__).parent
-_lock = threading.Lock()
 
 
 class Machine(NamedTuple):
@@ -23,6 +21,7 @@ class Machine(NamedTuple):
     driver: int  # the newest CUDA that the driver supports; 0 without a driver
     capabilities: tuple[tuple[int, int], ...]  # of the visible GPUs
     torch: str | None  # the CUDA version torch was built for; None for a CPU-only torch
+    error: str = ""  # why torch could not ask the GPUs
 
 
 def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, str]:
@@ -41,6 +40,9 @@ def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, st
         return None, f"this torch ({torch.__version__}) is built without CUDA: install a CUDA build of torch"
     if machine.driver == 0:
         return None, "there is no NVIDIA driver on this machine: install one, 525 or newer"
+    if machine.error:
+        built = f"the driver supports CUDA {dotted(machine.driver)}, torch is built for {machine.torch}"
+        return None, f"torch cannot start CUDA ({machine.error}): {built}: update the driver, or free the GPU"
     if not machine.capabilities:
         return None, "torch sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
     reasons = []
@@ -61,7 +63,12 @@ def why_not(machine: Machine, library: dict) -> str | None:
             continue
         if not any(ptx <= 10 * major + minor for ptx in library["ptx"]):
             held = ", ".join(f"sm_{code}" for code in library["machine_code"])
-            return f"holds {held}, nothing that a GPU of compute capability {major}.{minor} runs: build from source with CUDA_ARCHS={major}.{minor}"
+            hide = "hide it with CUDA_VISIBLE_DEVICES, or " if len(machine.capabilities) > 1 else ""
+            archs = " ".join(sorted({f"{a}.{b}" for a, b in machine.capabilities}))
+            return (
+                f"holds {held}, nothing that a GPU of compute capability {major}.{minor} runs: "
+                f'{hide}build from source with CUDA_ARCHS="{archs}"'
+            )
         if machine.driver < library["driver_for_ptx"]:
             return (
                 f"would have to be compiled for compute capability {major}.{minor} by a driver for CUDA "
@@ -94,12 +101,12 @@ def driver_version() -> int:
 
 def machine() -> Machine:
     """This machine; starts CUDA if there are GPUs."""
-    count = torch.cuda.device_count() if torch.version.cuda else 0
-    return Machine(
-        driver_version(),
-        tuple(torch.cuda.get_device_capability(index) for index in range(count)),
-        torch.version.cuda,
-    )
+    driver, built = driver_version(), torch.version.cuda
+    try:
+        count = torch.cuda.device_count() if built else 0
+        return Machine(driver, tuple(map(torch.cuda.get_device_capability, range(count))), built)
+    except RuntimeError as error:  # a driver too old for this torch, a GPU that others keep for themselves
+        return Machine(driver, (), built, str(error).strip().splitlines()[0])
 
 
 @functools.cache
@@ -116,6 +123,11 @@ def load() -> str:
     return name
 
 
+def plain(t: torch.Tensor) -> bool:
+    """Whether there are kernels for such tensors, once the library is open."""
+    return t.device.type in ("cpu", "cuda") and t.layout == torch.strided and not t.is_quantized
+
+
 def on_first_use(op: str) -> None:
     """Registers what runs when an op meets tensors that it has no kernel for yet.
 
@@ -125,11 +137,10 @@ def on_first_use(op: str) -> None:
 
     def kernel(*args):
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        if not any(t.is_cuda for t in tensors) or any(t.layout != torch.strided for t in tensors):
-            got = ", ".join(f"{t.layout} on {t.device}" for t in tensors)
+        if not any(t.is_cuda for t in tensors) or not all(map(plain, tensors)):
+            got = ", ".join(f"{t.layout}{' quantized' * t.is_quantized} on {t.device}" for t in tensors)
             raise NotImplementedError(f"{op.lstrip('_')}: expected dense tensors on cpu or cuda, got {got}")
-        with _lock:
-            load()
+        load()
         return packet(*args)
 
     torch.library.impl(f"customops::{op}", "CompositeExplicitAutograd")(kernel)

@@ -135,33 +135,53 @@ def check_library(name: str, elf: ELFFile, limit: tuple[int, ...], facts: list[s
     facts.append(f"{name}: {', '.join(needed)}; GLIBC {'.'.join(map(str, newest))}")
 
 
+def expected_cuda(archive: zipfile.ZipFile) -> dict[str, dict]:
+    """What the build record says of CUDA libraries, in the terms of _cuda.json."""
+    record = next((json.loads(archive.read(n)) for n in archive.namelist() if n.endswith(".dist-info/build.json")), {})
+    expected = {}
+    for name, cuda in record.get("cuda", {}).items():
+        major, minor = version(cuda["nvcc"])[:2]
+        expected[name] = {
+            "machine_code": [int(entry.removesuffix("+PTX")) for entry in cuda["architectures"]],
+            "ptx": [int(entry.removesuffix("+PTX")) for entry in cuda["architectures"] if entry.endswith("+PTX")],
+            "driver": major * 1000,
+            "driver_for_ptx": major * 1000 + minor * 10,
+        }
+    if record.get("variant") == "cuda" and not expected:
+        raise ValueError("the build record promises CUDA kernels and names no library")
+    return expected
+
+
 def check_cuda(wheel: Path, libraries: dict[str, ELFFile], archive: zipfile.ZipFile, facts: list[str]) -> Iterator[str]:
-    """Device code: as the package's _cuda.json tells its loader, compressed, and no GPU served twice."""
-    described = {}
+    """Device code: as the build record and the loader's _cuda.json say, in every unit, compressed, no GPU served twice."""
+    expected, described = expected_cuda(archive), {}
     for name in archive.namelist():
         if name.endswith("/_cuda.json"):
-            folder = name.rpartition("/")[0]
-            described = {f"{folder}/_{library}.so": held for library, held in json.loads(archive.read(name)).items()}
+            described = json.loads(archive.read(name))
+    if described != expected:
+        yield f"CUDA: _cuda.json says {described}, the build record {expected}"
+    if expected and "+" not in wheel.name.split("-")[1] and expected.keys() != {"cuda12", "cuda13"}:
+        yield f"CUDA: a wheel without label must hold cuda12 and cuda13, this one holds {', '.join(expected)}"
     owners: dict[int, str] = {}
-    for name in sorted(libraries.keys() | described.keys()):
-        if name not in libraries:
-            yield f"CUDA: _cuda.json describes {name}, which is not there"
+    files = {name: f"{wheel.name.split('-')[0]}/_{name}.so" for name in expected}
+    for name in files.values() - libraries.keys():
+        yield f"CUDA: {name} is missing"
+    for file, elf in sorted(libraries.items()):
+        units = fatbin.units(elf)
+        name = next((name for name, path in files.items() if path == file), None)
+        if not units and name is None:
             continue
-        held = fatbin.architectures(libraries[name])
-        if not any(held.values()) and name not in described:
-            continue
-        facts.append(f"{name}: sm_{', sm_'.join(map(str, held['machine_code']))}; PTX {held['ptx'] or 'none'}")
-        promised = {kind: sorted(described.get(name, {}).get(kind, ())) for kind in held}
-        if held != promised:
-            yield f"CUDA: {name} holds {held}, _cuda.json promises {promised}"
-        if not all(image.compressed for image in fatbin.images(libraries[name])):
-            yield f"CUDA: {name} holds device code that is not compressed: nvcc -Xfatbin=-compress-all"
-        for architecture in held["machine_code"]:
-            first = owners.setdefault(architecture, name)
-            if first != name and "+" not in wheel.name:
-                yield f"CUDA: sm_{architecture} is in {first} and in {name}: one of them is dead weight"
-    if wheel.stat().st_size > MAX_MEGABYTES * 1e6:
-        yield f"size: {wheel.stat().st_size / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB"
+        promised = {kind: sorted(expected.get(name, {}).get(kind, ())) for kind in ("machine_code", "ptx")}
+        for held in [fatbin.architectures(unit) for unit in units] or [{}]:
+            if held != promised:
+                yield f"CUDA: {file} holds {held} in one of its units, promised is {promised}"
+        if not all(image.compressed for unit in units for image in unit):
+            yield f"CUDA: {file} holds device code that is not compressed: nvcc -Xfatbin=-compress-all"
+        facts.append(f"{file}: sm_{', sm_'.join(map(str, promised['machine_code']))}; PTX {promised['ptx'] or 'none'}")
+        for architecture in promised["machine_code"]:
+            first = owners.setdefault(architecture, file)
+            if first != file and "+" not in wheel.name:
+                yield f"CUDA: sm_{architecture} is in {first} and in {file}: one of them is dead weight"
 
 
 def check(wheel: Path) -> tuple[list[str], list[str]]:
@@ -177,6 +197,8 @@ def check(wheel: Path) -> tuple[list[str], list[str]]:
         if not libraries:
             problems.append("file: the wheel holds no compiled library")
         problems += check_cuda(wheel, libraries, archive, facts)
+        if wheel.stat().st_size > MAX_MEGABYTES * 1e6:
+            problems.append(f"size: {wheel.stat().st_size / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB")
     return problems, facts
 
 

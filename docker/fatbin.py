@@ -19,8 +19,8 @@ class Image(NamedTuple):
     compressed: bool
 
 
-def images(elf: ELFFile) -> list[Image]:
-    """All device code of a library; empty for one without any."""
+def units(elf: ELFFile) -> list[list[Image]]:
+    """The device code of a library, by translation unit; empty for one without any."""
     section = elf.get_section_by_name(".nv_fatbin")
     data = section.data() if section else b""
     found, offset = [], 0
@@ -30,20 +30,20 @@ def images(elf: ELFFile) -> list[Image]:
             offset += 8  # padding between translation units
             continue
         entry, offset = offset + header, offset + header + size
+        found.append([])
         while entry < offset:
             kind, _, header, stored = struct.unpack_from("<HHIQ", data, entry)
             (architecture,) = struct.unpack_from("<I", data, entry + 28)
             (compressed,) = struct.unpack_from("<I", data, entry + 16)
             if kind not in KINDS or header < 64:
                 raise ValueError(f".nv_fatbin has an entry of unknown kind {kind}")
-            found.append(Image(KINDS[kind], architecture, stored, compressed > 0))
+            found[-1].append(Image(KINDS[kind], architecture, stored, compressed > 0))
             entry += header + stored
     return found
 
 
-def architectures(elf: ELFFile) -> dict[str, list[int]]:
+def architectures(images: list[Image]) -> dict[str, list[int]]:
     """{"machine_code": [70, 75, ...], "ptx": [90]}"""
-    found = images(elf)
     return {
-        kind: sorted({image.architecture for image in found if image.kind == kind}) for kind in ("machine_code", "ptx")
+        kind: sorted({image.architecture for image in images if image.kind == kind}) for kind in ("machine_code", "ptx")
     }

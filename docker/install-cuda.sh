@@ -56,7 +56,7 @@ PROFILE
 # The terms of what ends up inside a wheel: the runtime that is linked, the headers that are compiled in.
 keep_licence() {
   mkdir -p "$work/$1/licenses/$2"
-  find "$work/$3/${2//-/_}"-*.dist-info -name License.txt -exec cp {} "$work/$1/licenses/$2/" \;
+  cp "$(find "$work/$3/${2//-/_}"-*.dist-info -name License.txt)" "$work/$1/licenses/$2/"
 }
 keep_licence cuda12 nvidia-cuda-cccl-cu12 12
 keep_licence cuda12 nvidia-cuda-runtime-cu12 12static

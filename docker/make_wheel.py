@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 DIST = ROOT / "dist"
 
+NEWEST_GCC_FOR_CUDA = 13
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
@@ -93,8 +94,8 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
     sys.path.append(str(ROOT / "csrc"))
     import nvcc
 
-    nvcc.architectures(wanted)
-    return {"CUDA_ARCHS": ",".join(wanted.split())}
+    chosen = nvcc.architectures(wanted)
+    return {"CUDA_ARCHS": ",".join(f"{name}:{arch}" for name, archs in chosen.items() for arch in archs)}
 
 
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
@@ -139,6 +140,13 @@ def host_variant(variant: str) -> dict[str, str]:
     """Variables that say what to build on this machine; for CUDA, with the locked compilers under .cache/cuda."""
     if variant == "cpu":
         return {"CUSTOMOPS_VARIANT": "cpu"}
+    compiler = os.environ.get("CXX", "c++")
+    major = int(subprocess.check_output([compiler, "-dumpversion"], text=True).split(".")[0])
+    if major > NEWEST_GCC_FOR_CUDA and "clang" not in subprocess.check_output([compiler, "--version"], text=True):
+        raise Failure(
+            f"VARIANT=cuda ENGINE=host: nvcc 12.4 takes GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
+            "set CXX to an older one, or use ENGINE=docker"
+        )
     tools = virtual_environment("build")
     fetch.fetch_set(*images.CUDA_SETS)
     fetch.fetch_debian_set("cuda")

@@ -227,8 +227,11 @@ def complete(wheel: Path) -> None:
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
         if package.get("distribution") == "pypi":
-            if licence := cuda_terms(package):
+            licence = cuda_terms(package)
+            if licence:
                 contents[f"{info}/licenses/{package['name']}/License.txt"] = licence
+            elif record["base"].startswith("Debian"):
+                sys.exit(f"error: the licence of {package['name']} is not in the image's CUDA folders")
             continue
         terms = DOC / package["name"] / "copyright"
         if terms.exists():

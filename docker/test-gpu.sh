@@ -15,6 +15,9 @@ if ((${#wheels[@]} != 1)); then
   echo "error: ${2:-dist} must hold exactly one wheel of customops, found ${#wheels[@]}: make wheel VARIANT=cuda" >&2
   exit 1
 fi
+# Absolute, because the tests run elsewhere; a link is kept, because a virtual environment's python is one.
+python=$(command -v "$python") || { echo "error: there is no ${1:-python3}" >&2; exit 1; }
+[[ $python == /* ]] || python=$PWD/$python
 "$python" -c 'import pytest, torch' || { echo "error: $python needs torch and pytest: pip install torch pytest" >&2; exit 1; }
 
 work=$(mktemp -d)

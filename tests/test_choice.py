@@ -57,8 +57,8 @@ def test_a_narrow_build_is_taken_for_what_it_holds():
         (RELEASE, 13000, [], "12.8", "torch sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
         (RELEASE, 11080, [A100], "12.6", "cuda12 needs a driver for CUDA 12.0, this one supports 11.8: update it"),
         (RELEASE, 12030, [B200], "12.8", "capability 10.0 by a driver for CUDA 12.4, this one supports 12.3: update it"),
-        (RELEASE, 12080, [PASCAL], "12.6", "nothing that a GPU of compute capability 6.1 runs: build from source with CUDA_ARCHS=6.1"),
-        (RELEASE, 13000, [PASCAL, H200], "12.6", "compute capability 6.1"),
+        (RELEASE, 12080, [PASCAL], "12.6", "nothing that a GPU of compute capability 6.1 runs: build from source with CUDA_ARCHS=\"6.1\""),
+        (RELEASE, 13000, [PASCAL, H200], "12.6", 'hide it with CUDA_VISIBLE_DEVICES, or build from source with CUDA_ARCHS="6.1 9.0"'),
         (ONLY_13, 13000, [A100], "13.0", "cuda13 holds sm_90, nothing that a GPU of compute capability 8.0 runs"),
         (ONLY_13, 13000, [B200], "13.0", "cuda13 holds sm_90, nothing that a GPU of compute capability 10.0 runs"),
         ({}, 13000, [H200], "13.0", "CPU kernels only: install the wheel without +cpu"),
@@ -68,3 +68,10 @@ def test_reason(libraries, driver, capabilities, torch, words):
     library, reason = choose(Machine(driver, tuple(capabilities), torch), libraries)
     assert library is None
     assert words in reason
+
+
+def test_a_torch_that_cannot_start_cuda_is_reported_with_both_versions():
+    library, reason = choose(Machine(12020, (), "13.0", "The NVIDIA driver on your system is too old"), RELEASE)
+    assert library is None
+    assert reason.startswith("torch cannot start CUDA (The NVIDIA driver on your system is too old): ")
+    assert "the driver supports CUDA 12.2, torch is built for 13.0: update the driver" in reason

@@ -164,6 +164,20 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert run(code).returncode == 0, run(code).stderr
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "customops.add2(x, x.clone().requires_grad_()).sum().backward()",
+        "torch.func.vmap(customops.add2)(x, x)",
+        "torch.ops.customops.add2(x, x)",
+        pytest.param("torch.compile(customops.add2, fullgraph=True)(x, x)", marks=pytest.mark.compiled),
+    ],
+)
+def test_first_use_in_every_way(use):
+    result = run(f"import torch, customops; x = torch.ones(4, 4, device='cuda'); {use}")
+    assert result.returncode == 0, result.stderr
+
+
 def test_first_use_by_several_threads_at_once():
     code = """
 import threading, torch, customops

@@ -1,115 +1,22 @@
 // out[i] = op(in0[i], in1[i], ...) for any strides and the four floating dtypes.
 //
-// Memory: each input is read once, the output is written once, 16 bytes an access where alignment allows. Three
-// kernels:
-//   flat        every input is laid out like the output: one long row;
-//   strided     some is not: a vector of outputs shares one index computation, inputs with unit stride are read as
-//   vectors; transposed  the first such input is contiguous along another dimension: tiles of it pass through shared
-//   memory, so
-//               that both its reads and the writes are coalesced.
-// Two levels of loads in flight are enough to saturate HBM, so each thread takes few elements and blocks are many.
+// Memory: each input is read once, the output is written once, 16 bytes an access where alignment allows. `flat` runs
+// when every input is laid out like the output: one long row. `strided` runs when some is not: a vector of outputs
+// shares one index computation, and inputs with unit stride are still read as vectors. `transposed` (transposed.cuh)
+// runs when that would read an input across its rows. Two vectors in flight a thread saturate the memory, so threads do
+// little and blocks are many.
 #pragma once
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <type_traits>
 
 #include "../allocate.h"
-#include "../dispatch.h"
-#include "../walk.h"
+#include "elements.cuh"
 #include "launch.h"
+#include "transposed.cuh"
 
 namespace customops::cuda {
-
-constexpr int kThreads = 256;
-constexpr int kAccess = 16;   // bytes
-constexpr int kTile = 64;     // elements each way: longer was slower for 2 bytes (H200: 128 took 1.1 times as long)
-constexpr int kMinTile = 16;  // below this, a tile in shared memory is mostly empty
-
-template <class T, int n>
-struct alignas(sizeof(T) * n) Vector {
-  T at[n];
-};
-
-// Division by a fixed divisor as a multiplication and a shift, for numerators below 2^31
-// (Granlund and Montgomery 1994, https://doi.org/10.1145/178243.178249). 64-bit indices are divided in the plain way.
-template <class Index>
-struct Divider {
-  Index divisor = 1;
-  uint32_t multiplier = 0, shift = 0;
-
-  Divider() = default;
-  explicit Divider(int64_t d) : divisor(Index(d)) {
-    if constexpr (sizeof(Index) == 4) {
-      while ((uint64_t(1) << shift) < uint64_t(d)) ++shift;
-      multiplier = uint32_t(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - d)) / d + 1);
-    }
-  }
-  // Replaces n by n / divisor; returns n % divisor.
-  __device__ Index split(Index& n) const {
-    const Index whole = n;
-    if constexpr (sizeof(Index) == 4)
-      n = (__umulhi(n, multiplier) + n) >> shift;
-    else
-      n /= divisor;
-    return whole - n * divisor;
-  }
-};
-
-template <class T, size_t kInputs>
-struct Pointers {
-  const T* in[kInputs];
-  T* out;
-};
-
-// A Walk (walk.h) as kernels want it. Dimension 0 is the output's innermost.
-template <size_t kInputs, class Index>
-struct Geometry {
-  int dims;
-  Index elements;
-  Divider<Index> size[kMaxDims];
-  Index stride[kInputs][kMaxDims];
-
-  Geometry(const Walk<kInputs>& walk, int64_t n) : dims(walk.dims), elements(Index(n)) {
-    for (int d = 0; d < dims; ++d) {
-      size[d] = Divider<Index>(walk.size[d]);
-      for (size_t k = 0; k < kInputs; ++k) stride[k][d] = Index(walk.stride[k][d]);
-    }
-  }
-};
-
-// Conversions on the bits: through torch's own types, arrays of them end up in local memory.
-template <class T>
-__device__ acc_t<T> widen(T x) {
-  if constexpr (std::is_same_v<T, c10::BFloat16>)
-    return __uint_as_float(uint32_t(x.x) << 16);
-  else if constexpr (std::is_same_v<T, c10::Half>)
-    return __half2float(__ushort_as_half(x.x));
-  else
-    return x;
-}
-
-template <class T>
-__device__ T narrow(acc_t<T> x) {
-  if constexpr (std::is_same_v<T, c10::BFloat16>)
-    return T(__bfloat16_as_ushort(__float2bfloat16_rn(x)), T::from_bits());
-  else if constexpr (std::is_same_v<T, c10::Half>)
-    return T(__half_as_ushort(__float2half_rn(x)), T::from_bits());
-  else
-    return x;
-}
-
-template <class Op, int n, class T, size_t kInputs, size_t... k>
-__device__ Vector<T, n> apply(const Op& op, const Vector<T, n> (&x)[kInputs], std::index_sequence<k...>) {
-  Vector<T, n> y;
-#pragma unroll
-  for (int v = 0; v < n; ++v) y.at[v] = narrow<T>(op(widen(x[k].at[v])...));
-  return y;
-}
 
 template <int kVector, int kUnroll, class T, size_t kInputs, class Op>
 __global__ void __launch_bounds__(kThreads) flat(Pointers<T, kInputs> p, int64_t n, Op op) {
@@ -167,95 +74,6 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     *reinterpret_cast<V*>(p.out + i) = apply(op, x, std::make_index_sequence<kInputs>());
-  }
-}
-
-// Tiles of dimension 0 by dimension `across`, along which input `staged` is contiguous.
-template <class Index>
-struct Tiling {
-  int across;
-  size_t staged;
-  bool whole_in, whole_out;  // each vector of the staged input, and of the output, is aligned and not cut by an edge
-  unsigned vectors;          // bit k: so is each of input k, in the output's direction
-  Divider<Index> along_tiles, across_tiles;
-};
-
-template <class T, size_t kInputs, class Index, class Op>
-__global__ void __launch_bounds__(kThreads)
-    transposed(const __grid_constant__ Pointers<T, kInputs> p, const __grid_constant__ Geometry<kInputs, Index> g,
-               const __grid_constant__ Tiling<Index> t, Op op) {
-  constexpr int kVector = kAccess / sizeof(T), kLanes = kTile / kVector, kRows = kThreads / kLanes;
-  using V = Vector<T, kVector>;
-  // Padded by a bank, so that the elements of a column do not all lie in the same one.
-  __shared__ T tile[kTile][kTile + (sizeof(T) < 4 ? 4 / sizeof(T) : 1)];
-  const int lane = threadIdx.x % kLanes * kVector, row = threadIdx.x / kLanes;
-  Index rest = blockIdx.x;
-  const Index along = t.along_tiles.split(rest) * kTile, across = t.across_tiles.split(rest) * kTile;
-  Index from[kInputs] = {}, to = 0, out_step = 1, out_across = 0;
-  for (int d = 0; d < g.dims; ++d) {
-    if (d == t.across) out_across = out_step;
-    if (d != 0 && d != t.across) {
-      const Index at = g.size[d].split(rest);
-      to += at * out_step;
-#pragma unroll
-      for (size_t k = 0; k < kInputs; ++k) from[k] += at * g.stride[k][d];
-    }
-    out_step *= g.size[d].divisor;
-  }
-  const int width = min(Index(kTile), g.size[0].divisor - along);
-  const int height = min(Index(kTile), g.size[t.across].divisor - across);
-  const T *corner[kInputs], *staged = nullptr;
-#pragma unroll
-  for (size_t k = 0; k < kInputs; ++k) {
-    corner[k] = p.in[k] + from[k] + along * g.stride[k][0] + across * g.stride[k][t.across];
-    if (k == t.staged) staged = corner[k];
-  }
-  const Index step = g.stride[t.staged][0];
-  if (t.whole_in) {
-    V x[kTile / kRows];  // all loads are under way before the first is waited for
-#pragma unroll
-    for (int i = 0; i < kTile / kRows; ++i)
-      if (row + i * kRows < width && lane < height)
-        x[i] = *reinterpret_cast<const V*>(staged + (row + i * kRows) * step + lane);
-#pragma unroll
-    for (int i = 0; i < kTile / kRows; ++i)
-#pragma unroll
-      for (int v = 0; v < kVector; ++v) tile[row + i * kRows][lane + v] = x[i].at[v];
-  } else {  // neighbouring threads take neighbouring elements
-    for (int r = row; r < width; r += kRows)
-#pragma unroll
-      for (int c = lane / kVector; c < kTile; c += kLanes)
-        if (c < height) tile[r][c] = staged[r * step + c];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int r = row; r < kTile; r += kRows) {
-    if (r >= height) continue;
-    T* const out = p.out + to + along + (across + r) * out_across;
-    const int first = t.whole_out ? lane : lane / kVector, next = t.whole_out ? 1 : kLanes;
-    if (first >= width) continue;
-    V x[kInputs];
-#pragma unroll
-    for (size_t k = 0; k < kInputs; ++k) {
-      const T* const in = corner[k] + r * g.stride[k][t.across];
-      if (k != t.staged && t.vectors >> k & 1) {
-        x[k] = *reinterpret_cast<const V*>(in + lane);
-      } else {
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) {
-          const int c = min(first + v * next, width - 1);
-          x[k].at[v] = k == t.staged ? tile[c][r] : in[c * g.stride[k][0]];
-        }
-      }
-    }
-    const V y = apply(op, x, std::make_index_sequence<kInputs>());
-    if (t.whole_out) {
-      *reinterpret_cast<V*>(out + lane) = y;
-    } else {
-#pragma unroll
-      for (int v = 0; v < kVector; ++v)
-        if (first + v * next < width) out[first + v * next] = y.at[v];
-    }
   }
 }
 

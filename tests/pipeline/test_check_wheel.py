@@ -192,54 +192,74 @@ def fat_binary(*images):
 
 @pytest.fixture
 def cuda_wheel(wheel, library):
-    """cuda_wheel(held={library: images}, described={library: (machine code, ptx)}, name) -> path"""
+    """cuda_wheel(held={library: (unit, unit)}, recorded={library: architectures}, described=None, version) -> path"""
 
-    def build(held, described, version="0.1.0"):
+    def build(held, recorded, described=None, version="0.1.0"):
         files = {}
-        for name, images in held.items():
-            data = (
-                fat_binary(*images[:1]) + bytes(8) + fat_binary(*images[1:])
-            )  # two translation units, padding between
+        for name, units in held.items():
+            data = bytes(8).join(fat_binary(*unit) for unit in units)  # padding between translation units
             numbers = ",".join(map(str, data))
             code = f'__attribute__((used, section(".nv_fatbin"))) static const unsigned char f[] = {{{numbers}}};'
             files[f"customops/_{name}.so"] = library({}, code=code)
-        facts = {name: {"machine_code": code, "ptx": ptx} for name, (code, ptx) in described.items()}
-        files["customops/_cuda.json"] = json.dumps(facts).encode()
+        nvcc = {"cuda12": "12.4.131", "cuda13": "13.0.88"}
+        record = {name: {"nvcc": nvcc[name], "architectures": archs} for name, archs in recorded.items()}
+        files[f"{INFO}/build.json"] = json.dumps({"variant": "cuda", "cuda": record}).encode()
+        facts = {
+            name: {
+                "machine_code": [int(arch.removesuffix("+PTX")) for arch in archs],
+                "ptx": [int(arch.removesuffix("+PTX")) for arch in archs if "+" in arch],
+                "driver": {"cuda12": 12000, "cuda13": 13000}[name],
+                "driver_for_ptx": {"cuda12": 12040, "cuda13": 13000}[name],
+            }
+            for name, archs in recorded.items()
+        }
+        files["customops/_cuda.json"] = json.dumps(facts if described is None else described).encode()
         path = wheel(files)
         return path.rename(path.with_name(path.name.replace("0.1.0", version)))
 
     return build
 
 
-GOOD = {"cuda12": [(2, 80, True), (2, 90, True), (1, 90, True)], "cuda13": [(2, 100, True)]}
+UNIT12, UNIT13 = [(2, 80, True), (2, 90, True), (1, 90, True)], [(2, 100, True)]
+HELD, RECORDED = {"cuda12": (UNIT12, UNIT12), "cuda13": (UNIT13,)}, {"cuda12": ["80", "90+PTX"], "cuda13": ["100"]}
 
 
 def test_good_cuda_libraries_are_reported(cuda_wheel):
-    problems, facts = check_wheel.check(cuda_wheel(GOOD, {"cuda12": ([80, 90], [90]), "cuda13": ([100], [])}))
+    problems, facts = check_wheel.check(cuda_wheel(HELD, RECORDED))
     assert problems == []
     assert facts[-2:] == ["customops/_cuda12.so: sm_80, sm_90; PTX [90]", "customops/_cuda13.so: sm_100; PTX none"]
 
 
 @pytest.mark.parametrize(
-    ("held", "described", "message"),
+    ("changes", "message"),
     [
-        (GOOD, {"cuda12": ([80, 90], []), "cuda13": ([100], [])}, "_cuda12.so holds .*'ptx': \\[90\\]}, _cuda.json promises"),
-        (GOOD, {"cuda12": ([80, 90], [90])}, "_cuda13.so holds .* promises {'machine_code': \\[\\]"),
-        ({"cuda12": [(2, 80, True)]}, {"cuda12": ([80], []), "cuda13": ([100], [])}, "describes customops/_cuda13.so, which is not there"),
-        ({"cuda12": [(2, 80, True), (2, 90, False)]}, {"cuda12": ([80, 90], [])}, "device code that is not compressed"),
-        ({"cuda12": [(2, 90, True)], "cuda13": [(2, 90, True)]}, {"cuda12": ([90], []), "cuda13": ([90], [])},
+        ({"recorded": RECORDED | {"cuda12": ["80", "90"]}}, r"_cuda12.so holds .*'ptx': \[90\]} in one of its units"),
+        ({"held": HELD | {"cuda12": (UNIT12, UNIT12[:2])}}, r"holds .*'ptx': \[\]} in one of its units, promised is"),
+        ({"held": {"cuda12": HELD["cuda12"]}}, "CUDA: customops/_cuda13.so is missing"),
+        ({"held": {}}, "CUDA: customops/_cuda13.so is missing"),
+        ({"held": HELD | {"cuda13": ([(2, 100, False)],)}}, "device code that is not compressed"),
+        ({"held": HELD | {"cuda13": ()}}, r"_cuda13.so holds {} in one of its units, promised is"),
+        ({"held": HELD | {"cuda13": ([(2, 90, True)],)}, "recorded": RECORDED | {"cuda13": ["90"]}},
          "sm_90 is in customops/_cuda12.so and in customops/_cuda13.so"),
+        ({"held": {"cuda12": HELD["cuda12"]}, "recorded": {"cuda12": RECORDED["cuda12"]}}, "must hold cuda12 and cuda13"),
+        ({"described": {}}, "_cuda.json says {}, the build record"),
     ],
 )  # fmt: skip
-def test_bad_cuda_libraries(cuda_wheel, held, described, message):
-    (problem,) = check_wheel.check(cuda_wheel(held, described))[0]
-    assert re.search(message, problem), problem
+def test_bad_cuda_libraries(cuda_wheel, changes, message):
+    problems = check_wheel.check(cuda_wheel(**{"held": HELD, "recorded": RECORDED} | changes))[0]
+    assert any(re.search(message, problem) for problem in problems), problems
 
 
-def test_a_labelled_build_may_serve_a_gpu_twice(cuda_wheel):
-    held = {"cuda12": [(2, 90, True)], "cuda13": [(2, 90, True)]}
-    problems = check_wheel.check(cuda_wheel(held, {"cuda12": ([90], []), "cuda13": ([90], [])}, "0.1.0+dev"))[0]
-    assert problems == []
+def test_a_record_that_promises_nothing_for_cuda(cuda_wheel):
+    with pytest.raises(ValueError, match="promises CUDA kernels and names no library"):
+        check_wheel.check(cuda_wheel({}, {}))
+
+
+def test_a_labelled_build_may_serve_a_gpu_twice_or_hold_one_library(cuda_wheel):
+    twice = {"cuda12": ([(2, 90, True)],), "cuda13": ([(2, 90, True)],)}
+    assert check_wheel.check(cuda_wheel(twice, {"cuda12": ["90"], "cuda13": ["90"]}, version="0.1.0+dev"))[0] == []
+    one = {"cuda13": twice["cuda13"]}
+    assert check_wheel.check(cuda_wheel(one, {"cuda13": ["90"]}, version="0.1.0+dev"))[0] == []
 
 
 def test_size_limit(wheel, monkeypatch):

@@ -73,7 +73,7 @@ def test_our_reading_of_device_code_agrees_with_cuobjdump(root):
           PYTHONPATH=/opt/customops:/opt/build-tools python -c '
 import sys, fatbin
 from elftools.elf.elffile import ELFFile
-images = fatbin.images(ELFFile(open(sys.argv[1], "rb")))
+images = sum(fatbin.units(ELFFile(open(sys.argv[1], "rb"))), [])
 names = {"ptx": "ptx", "machine_code": "cubin"}
 print(*sorted(f"{names[i.kind]} {i.architecture}" for i in images), "compressed" if all(i.compressed for i in images) else "plain")
 ' $library

@@ -42,6 +42,8 @@ def homes(tmp_path, monkeypatch):
             release = ".".join(version.split(".")[:2])
             program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{version}'\n")
             program.chmod(0o755)
+            (tmp_path / name / "lib64").mkdir()
+            (tmp_path / name / "lib64/libcudart_static.a").touch()
 
     return make
 
@@ -95,6 +97,27 @@ def test_a_missing_or_wrong_compiler_stops_the_build_at_once(root, homes, versio
     assert run.stderr.startswith("error: ")
     assert len(run.stderr.splitlines()) == 1
     assert re.search(message, run.stderr)
+
+
+def test_a_toolkit_without_the_static_runtime(nvcc, homes, tmp_path):
+    homes(cuda12="12.4.131")
+    (tmp_path / "cuda12/lib64/libcudart_static.a").unlink()
+    with pytest.raises(SystemExit, match=r"cuda12 has no libcudart_static\.a in lib64 or lib"):
+        nvcc.home("cuda12")
+
+
+def test_what_an_earlier_variant_left_is_removed(nvcc, tmp_path):
+    for name in ("_cpu.so", "_cuda12.so", "_cuda13.so", "_cuda.json", "_cuda.py"):
+        (tmp_path / name).touch()
+    nvcc.remove_stale(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_cpu.so", "_cuda.py"]
+
+
+@pytest.mark.parametrize("wanted", ["80;8.9+PTX", "80 cuda12:89+PTX", "80,8.9+PTX, 80"])
+def test_containers_get_one_spelling(wanted):
+    import make_wheel
+
+    assert make_wheel.cuda_architectures("cuda", wanted) == {"CUDA_ARCHS": "cuda12:80,cuda12:89+PTX"}
 
 
 def test_unknown_variant(nvcc, monkeypatch):
