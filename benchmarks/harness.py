@@ -103,12 +103,13 @@ def machine(device: str) -> dict:
 
 def table(result: dict) -> str:
     """Microseconds of everything; in brackets, how many times the floor."""
-    peers = [name for name in result["rows"][0]["us"] if name != FLOOR]
+    peers = list(dict.fromkeys(name for row in result["rows"] for name in row["us"] if name != FLOOR))
     widths = [max(len(row["name"]) for row in result["rows"]) + 2, 10, *[max(len(p), 14) + 2 for p in peers]]
     lines = ["".join(text.ljust(width) for text, width in zip(["", "floor", *peers], widths, strict=True))]
     for row in result["rows"]:
         floor = row["us"][FLOOR]
-        cells = [row["name"], f"{floor:.1f}", *(f"{row['us'][p]:.1f} ({row['us'][p] / floor:.2f})" for p in peers)]
+        times = [row["us"].get(peer) for peer in peers]
+        cells = [row["name"], f"{floor:.1f}", *(f"{us:.1f} ({us / floor:.2f})" if us else "" for us in times)]
         lines.append("".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)))
     return "\n".join(lines)
 

@@ -89,14 +89,12 @@ def fetch_inputs(variant: str) -> None:
     fetch.fetch_set("build", "test", *(CUDA_SETS if cuda else ()))
 
 
-def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
-    """Names of the build and test image as the working tree describes them; builds what is missing.
+def digest_names(variant: str, base: str) -> dict[str, str]:
+    """Names of the build and test image as the working tree describes them.
 
-    The names carry a digest of everything that the images are made of, so that two checkouts which share an engine do not
-    exchange them in the middle of a build. customops-build:<variant>, for people, points to the last one.
-    Everything that they are made from must have been fetched.
+    They carry a digest of everything that the images are made of, so that two checkouts which share an engine do not
+    exchange them in the middle of a build.
     """
-    file = dockerfile(variant)
     # What the Dockerfiles copy, and what the bases are made of.
     copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock")]
     copied += [HERE / f"{name}.py" for name in ("check_wheel", "fatbin", "provenance", "record", "rootfs")]
@@ -104,13 +102,21 @@ def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
     copied += [HERE / f"requirements-{name}.txt" for name in sets]
     if variant == "cuda":
         copied.append(dockerfile("cpu"))
-    digest = inputs_digest(MANYLINUX if base == "manylinux" else base, file, *sorted(copied))
-    names = {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
+    digest = inputs_digest(MANYLINUX if base == "manylinux" else base, dockerfile(variant), *sorted(copied))
+    return {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
+
+
+def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
+    """The images of `digest_names`; builds what is missing, from inputs that must have been fetched.
+
+    customops-build:<variant>, for people, points to the last one.
+    """
+    names = digest_names(variant, base)
     missing = [target for target in TARGETS if inspect(engine, names[target], "{{.Id}}") is None]
     if missing:
         check_disk(engine)
         below = bases(engine, base) if variant == "cpu" else below_cuda(engine, base)
-        build(engine, file, below, {target: names[target] for target in missing})
+        build(engine, dockerfile(variant), below, {target: names[target] for target in missing})
     for target, name in names.items():
         subprocess.run([engine, "tag", name, image_name(target, variant)], check=True)
         print(f"{name}: {'built' if target in missing else 'up to date'}", flush=True)

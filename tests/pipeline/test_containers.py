@@ -9,7 +9,7 @@ import images
 import pytest
 
 ENGINE = engine.choose("auto")[0]
-BUILD, TEST = (images.image_name(target, "cpu") for target in images.TARGETS)
+BUILD, TEST = images.digest_names("cpu", "debian").values()
 pytestmark = pytest.mark.skipif(
     ENGINE == "host"
     or images.inspect(ENGINE, BUILD, "{{.Id}}") is None
@@ -37,7 +37,7 @@ def test_the_build_image_holds_what_the_dockerfile_pins(root):
     assert found == [pins["GCC_VERSION"], pins["PYTHON_VERSION"], pins["TORCH_VERSION"]]
 
 
-CUDA = images.image_name("build", "cuda")
+CUDA = images.digest_names("cuda", "debian")["build"]
 with_cuda = pytest.mark.skipif(
     ENGINE == "host" or images.inspect(ENGINE, CUDA, "{{.Id}}") is None,
     reason="no image with the CUDA compilers yet: make image VARIANT=cuda",
