@@ -95,7 +95,7 @@ struct Elu {
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A curve(const BiasActScalars<A>&, A r) {
-    return r > A(0) ? A(0) : A(1);
+    return r < A(0) ? A(1) : A(0);  // 0 at 0, as torch has it
   }
 };
 
@@ -135,7 +135,8 @@ struct Swish {
   }
 };
 
-constexpr int bias_act_outputs(int order) { return order == 2 ? 2 : 1; }
+template <int order>
+constexpr int kBiasActOutputs = order == 2 ? 2 : 1;
 
 // One element of
 //   order 0: x -> y
@@ -144,7 +145,7 @@ constexpr int bias_act_outputs(int order) { return order == 2 ? 2 : 1; }
 // What b gets is the sum of the last output over all dimensions but one.
 template <int order, class Act, class M, class A>
 CUSTOMOPS_BOTH void bias_act_element(const BiasActScalars<A>& s, const A (&in)[order + 1], A b,
-                                     A (&out)[bias_act_outputs(order)]) {
+                                     A (&out)[kBiasActOutputs<order>]) {
   if constexpr (order == 0) {
     const A y = Act::template value<M>(s, in[0] + b) * s.gain;
     const A below = y > s.clamp ? s.clamp : y;  // a NaN compares false and stays
@@ -280,7 +281,7 @@ struct BiasActOps {
                               int64_t dim, const BiasActSetting& setting) {
     const Tensor& like = in.back();
     BiasActProblem p{setting, from_y, 1, 0, {}, {}, {}, {}};
-    for (int k = 0; k < bias_act_outputs(order); ++k) p.out.push_back(new_like(like));
+    for (int k = 0; k < kBiasActOutputs<order>; ++k) p.out.push_back(new_like(like));
     const Tensor& out = p.out[0];
     p.inner = out.numel();
     if (b || sum) {

@@ -70,7 +70,7 @@ template <int order, class Act, class T, class I>
 void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sums) {
   using A = acc_t<T>;
   constexpr bool kWide = std::is_same_v<T, A>;
-  constexpr int kInputs = order + 1, kOutputs = bias_act_outputs(order);
+  constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
   alignas(64) A wide[kInputs][kBlock] = {}, result[kOutputs][kBlock], bias[kBlock] = {};
   const BiasActScalars<A> scalars = o.scalars;
   for (; begin < end; begin += kBlock) {

@@ -43,20 +43,21 @@ struct Operands {
   BiasActScalars<acc_t<T>> scalars;
   int64_t n, channels, inner;
   const T* in[order + 1];  // the last may be null: see BiasActProblem
-  T* out[bias_act_outputs(order)];
+  T* out[kBiasActOutputs<order>];
   const T* bias;           // null for none
   acc_t<T>* sums;          // the workspace; null for none
 };
 
 // Vectors in flight: together about 64 bytes a thread.
-constexpr int unroll(int order) { return order == 2 ? 2 : 4; }
+template <int order>
+constexpr int kVectors = order == 2 ? 2 : 4;
 
 // kVector elements from i on; returns what b's gradient gets of each in `last`.
 template <int order, class Act, class T, int n>
 __device__ __forceinline__ void compute(const Operands<order, T>& o, const Vector<T, n> (&x)[order + 1],
                                         const acc_t<T> (&bias)[n], int64_t i, acc_t<T> (&last)[n]) {
   using A = acc_t<T>;
-  constexpr int kOutputs = bias_act_outputs(order);
+  constexpr int kOutputs = kBiasActOutputs<order>;
   Vector<T, n> y[kOutputs];
 #pragma unroll
   for (int v = 0; v < n; ++v) {
@@ -97,7 +98,7 @@ __device__ A block_sum(A value) {
 template <int order, class Act, class T>
 __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operands<order, T> o, unsigned pieces) {
   using A = acc_t<T>;
-  constexpr int kVector = kAccess / sizeof(T), kUnroll = unroll(order);
+  constexpr int kVector = kAccess / sizeof(T), kUnroll = kVectors<order>;
   const unsigned row = blockIdx.x / pieces, piece = blockIdx.x - row * pieces;
   const A b = o.bias ? widen(o.bias[row % unsigned(o.channels)]) : A(0);
   A bias[kVector];
@@ -149,7 +150,7 @@ struct Columns {
 template <int order, class Act, class T>
 __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Operands<order, T> o, Columns c) {
   using A = acc_t<T>;
-  constexpr int kVector = kAccess / sizeof(T), kUnroll = unroll(order);
+  constexpr int kVector = kAccess / sizeof(T), kUnroll = kVectors<order>;
   __shared__ A shared[kThreads * kVector];
   const int64_t slab = blockIdx.x / c.tiles, tile = blockIdx.x - slab * c.tiles;
   const int64_t column = (tile * kThreads + threadIdx.x) * kVector;
@@ -254,12 +255,12 @@ struct BiasAct {
     for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
     if (p.b) o.bias = static_cast<const T*>(p.b->const_data_ptr());
     if (p.inner >= kLongRow || p.channels == 1) {
-      const int64_t pieces = blocks(p.inner, kThreads * kVector * unroll(order)), outer = o.n / p.inner / p.channels;
+      const int64_t pieces = blocks(p.inner, kThreads * kVector * kVectors<order>), outer = o.n / p.inner / p.channels;
       run_and_add<T>(p, o.sums, outer, pieces, [&](cudaStream_t stream) {
         rows<order, Act><<<unsigned(outer * p.channels * pieces), kThreads, 0, stream>>>(o, unsigned(pieces));
       });
     } else {
-      const Columns c = columns_of(o.n, p.channels * p.inner, kVector, unroll(order), p.db.has_value());
+      const Columns c = columns_of(o.n, p.channels * p.inner, kVector, kVectors<order>, p.db.has_value());
       const int64_t slabs = (o.n + c.each * c.period - 1) / (c.each * c.period);
       run_and_add<T>(p, o.sums, slabs * (c.width / (p.channels * p.inner)), p.inner, [&](cudaStream_t stream) {
         columns<order, Act><<<unsigned(slabs * c.tiles), kThreads, 0, stream>>>(o, c);
