@@ -155,10 +155,16 @@ def _plus(a: Tensor | None, b: Tensor | None, like: Tensor, dim: int) -> Tensor 
 
 def _setup_context(ctx, inputs, output):
     x, b, *ctx.settings = inputs
-    _, act, *numbers = ctx.settings
-    ctx.save_for_backward(*_sources(x, b, output, act, *numbers))
-    if forward_mode():  # not otherwise, because it keeps x
-        ctx.save_for_forward(x, b)
+    if forward_mode():  # a tangent is computed before anything else could be freed
+        _save(ctx, x, b, None)
+    else:
+        _save(ctx, *_sources(x, b, output, *ctx.settings[1:]))
+
+
+def _save(ctx, *tensors):
+    ctx.save_for_backward(*tensors)
+    if forward_mode():  # what ctx.saved_tensors gives to a jvp
+        ctx.save_for_forward(*tensors)
 
 
 def _backward(ctx, grad):
@@ -169,7 +175,7 @@ def _backward(ctx, grad):
 
 
 def _jvp(ctx, tx, tb, *_):
-    x, b = ctx.saved_for_forward
+    x, b, _y = ctx.saved_tensors
     return _first(_plus(tx, tb, x, ctx.settings[0]), x, b, None, *ctx.settings, False)[0]
 
 
@@ -182,8 +188,7 @@ _differentiable = differentiable("bias_act", _backward, _jvp, _setup_context)
 def _first_setup(ctx, inputs, output):
     grad, x, b, y, *ctx.settings = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(grad, x, b, y)
-    ctx.save_for_forward(grad, x, b, y)
+    _save(ctx, grad, x, b, y)
 
 
 def _first_backward(ctx, ddx, ddb):
@@ -202,7 +207,7 @@ def _first_backward(ctx, ddx, ddb):
 
 
 def _first_jvp(ctx, tgrad, tx, tb, ty, *_):
-    grad, x, b, y = ctx.saved_for_forward
+    grad, x, b, y = ctx.saved_tensors
     *settings, sum = ctx.settings
     dim, act = settings[:2]
     moved = None if act in _STRAIGHT else ty if x is None else _plus(tx, tb, x, dim)

@@ -48,29 +48,26 @@ struct Operands {
   acc_t<T>* sums;          // the workspace; null for none
 };
 
-// Vectors in flight: together about 64 bytes a thread.
+// Vectors of each input that a thread has in flight: 64 bytes together, or somewhat more.
 template <int order>
-constexpr int kVectors = order == 2 ? 2 : 4;
+constexpr int kVectors = order == 0 ? 4 : 2;
 
-// kVector elements from i on; returns what b's gradient gets of each in `last`.
+// The outputs for n elements, in the type of tensors; in `last`, what b's gradient gets of each.
 template <int order, class Act, class T, int n>
 __device__ __forceinline__ void compute(const Operands<order, T>& o, const Vector<T, n> (&x)[order + 1],
-                                        const acc_t<T> (&bias)[n], int64_t i, acc_t<T> (&last)[n]) {
+                                        const acc_t<T> (&bias)[n], Vector<T, n> (&y)[kBiasActOutputs<order>],
+                                        acc_t<T> (&last)[n]) {
   using A = acc_t<T>;
-  constexpr int kOutputs = kBiasActOutputs<order>;
-  Vector<T, n> y[kOutputs];
 #pragma unroll
   for (int v = 0; v < n; ++v) {
-    A from[order + 1], to[kOutputs];
+    A from[order + 1], to[kBiasActOutputs<order>];
 #pragma unroll
     for (int k = 0; k <= order; ++k) from[k] = widen(x[k].at[v]);
     bias_act_element<order, Act, Libdevice>(o.scalars, from, bias[v], to);
 #pragma unroll
-    for (int k = 0; k < kOutputs; ++k) y[k].at[v] = narrow<T>(to[k]);
-    last[v] = to[kOutputs - 1];
+    for (int k = 0; k < kBiasActOutputs<order>; ++k) y[k].at[v] = narrow<T>(to[k]);
+    last[v] = to[kBiasActOutputs<order> - 1];
   }
-#pragma unroll
-  for (int k = 0; k < kOutputs; ++k) *reinterpret_cast<Vector<T, n>*>(o.out[k] + i) = y[k];
 }
 
 template <int order, class T, int n>
@@ -78,6 +75,13 @@ __device__ __forceinline__ void load(const Operands<order, T>& o, int64_t i, Vec
 #pragma unroll
   for (int k = 0; k <= order; ++k)
     if (k < order || o.in[k] != nullptr) x[k] = *reinterpret_cast<const Vector<T, n>*>(o.in[k] + i);
+}
+
+template <int order, class T, int n>
+__device__ __forceinline__ void store(const Operands<order, T>& o, int64_t i,
+                                      const Vector<T, n> (&y)[kBiasActOutputs<order>]) {
+#pragma unroll
+  for (int k = 0; k < kBiasActOutputs<order>; ++k) *reinterpret_cast<Vector<T, n>*>(o.out[k] + i) = y[k];
 }
 
 // The sum over a block, in thread 0; always added in the same order.
@@ -118,8 +122,10 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operand
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t i = first + (u * kThreads + int(threadIdx.x)) * kVector;
     if (i < last) {
+      Vector<T, kVector> y[kBiasActOutputs<order>];
       A part[kVector];
-      compute<order, Act>(o, x[u], bias, i, part);
+      compute<order, Act>(o, x[u], bias, y, part);
+      store(o, i, y);
 #pragma unroll
       for (int v = 0; v < kVector; ++v) sum += part[v];
     }
@@ -128,10 +134,11 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operand
   int64_t i = begin + threadIdx.x;
   if (i >= head) i += tail - head;
   if (i < end) {
-    Vector<T, 1> one[order + 1] = {};
+    Vector<T, 1> one[order + 1] = {}, y[kBiasActOutputs<order>];
     A part[1];
     load(o, i, one);
-    compute<order, Act>(o, one, {b}, i, part);
+    compute<order, Act>(o, one, {b}, y, part);
+    store(o, i, y);
     sum += part[0];
   }
   if (o.sums != nullptr) {
@@ -168,9 +175,9 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Oper
       }
     }
   }
-  int64_t i = slab * c.each * c.period + column;
   const int64_t end = inside ? min(o.n, (slab + 1) * c.each * c.period) : 0;
-  for (; i < end; i += kUnroll * c.period) {
+  int64_t cut = -1;  // where a vector starts that the end of the tensor cuts off
+  for (int64_t i = slab * c.each * c.period + column; i < end; i += kUnroll * c.period) {
     Vector<T, kVector> x[kUnroll][order + 1] = {};
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
@@ -179,21 +186,27 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Oper
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t j = i + u * c.period;
       if (j + kVector <= end) {
+        Vector<T, kVector> y[kBiasActOutputs<order>];
         A part[kVector];
-        compute<order, Act>(o, x[u], bias, j, part);
+        compute<order, Act>(o, x[u], bias, y, part);
+        store(o, j, y);
 #pragma unroll
         for (int v = 0; v < kVector; ++v) sum[v] += part[v];
-      } else if (j < end) {  // the end of the tensor
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) {
-          if (j + v >= end) continue;
-          Vector<T, 1> one[order + 1] = {};
-          A part[1];
-          load(o, j + v, one);
-          compute<order, Act>(o, one, {bias[v]}, j + v, part);
-          sum[v] += part[0];
-        }
+      } else if (j < end) {
+        cut = j;
       }
+    }
+  }
+  if (cut >= 0) {
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) {
+      if (cut + v >= end) continue;
+      Vector<T, 1> one[order + 1] = {}, y[kBiasActOutputs<order>];
+      A part[1];
+      load(o, cut + v, one);
+      compute<order, Act>(o, one, {bias[v]}, y, part);
+      store(o, cut + v, y);
+      sum[v] += part[0];
     }
   }
   if (o.sums == nullptr) return;
