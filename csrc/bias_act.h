@@ -180,7 +180,9 @@ struct BiasActSetting {
   bool clamped;
 
   BiasActSetting(const std::string& name, double alpha, double gain, double clamp, ScalarType dtype)
-      : alpha(alpha), gain(gain), clamp(clamp < 0 ? std::numeric_limits<double>::infinity() : clamp),
+      : alpha(alpha),
+        gain(gain),
+        clamp(clamp < 0 ? std::numeric_limits<double>::infinity() : clamp),
         clamped(!(clamp < 0)) {
     check_fits("bias_act", "alpha", alpha, dtype);
     check_fits("bias_act", "gain", gain, dtype);
@@ -235,7 +237,7 @@ struct BiasActProblem {
   BiasActSetting setting;
   bool from_y;
   int64_t channels, inner;
-  std::vector<Tensor> in;   // as many as bias_act_element takes, or without the last where the slope is constant
+  std::vector<Tensor> in;  // as many as bias_act_element takes, or without the last where the slope is constant
   std::vector<Tensor> out;
   std::optional<Tensor> b, db;
 
@@ -292,7 +294,8 @@ struct BiasActOps {
     }
     if (sum) {
       const int64_t channels = like.size(dim);
-      p.db = out.numel() ? torch::stable::new_empty(like, {&channels, 1}) : torch::stable::new_zeros(like, {&channels, 1});
+      p.db =
+          out.numel() ? torch::stable::new_empty(like, {&channels, 1}) : torch::stable::new_zeros(like, {&channels, 1});
     }
     if (out.numel() == 0) return p;
     for (const Tensor& t : in) p.in.push_back(laid_out_like(t, out, Device::usable));

@@ -13,10 +13,8 @@ STABLE_TORCH_LIBRARY(customops, m) {
   m.def("axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
   m.def("_axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
 
-  m.def(
-      "bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
-  m.def(
-      "_bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
+  m.def("bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
+  m.def("_bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
   // Gradients of x and b; the second is empty unless `sum`. From x and b, from y, or from neither where act is linear.
   m.def(
       "_bias_act_backward(Tensor grad, Tensor? x, Tensor? b, Tensor? y, int dim, str act, float alpha, float gain, "

@@ -80,6 +80,4 @@ class FusedLeakyReLU(Module):
         return fused_leaky_relu(input, self.bias, self.negative_slope, self.scale)
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.channels}, bias={self.bias is not None}, negative_slope={self.negative_slope}, scale={self.scale:.6g}"
-        )
+        return f"{self.channels}, bias={self.bias is not None}, negative_slope={self.negative_slope}, scale={self.scale:.6g}"

@@ -121,7 +121,10 @@ def test_shapes(shape, dim, dtype, clamp, device):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_large(channels_last, dtype, device):
-    x, grad = make("contiguous", dtype, device, 0, (3, 7, 130, 129)), make("contiguous", dtype, device, 1, (3, 7, 130, 129))
+    x, grad = (
+        make("contiguous", dtype, device, 0, (3, 7, 130, 129)),
+        make("contiguous", dtype, device, 1, (3, 7, 130, 129)),
+    )
     if channels_last:
         x, grad = (t.contiguous(memory_format=torch.channels_last) for t in (x, grad))
     for act in ("lrelu", "tanh"):
@@ -186,7 +189,9 @@ def test_third_derivatives(device):
     grad = torch.ones_like(x).requires_grad_()
     (dx,) = torch.autograd.grad(customops.bias_act(x, act="tanh"), x, grad, create_graph=True)
     (ddx,) = torch.autograd.grad(dx.sum(), x, create_graph=True)
-    with pytest.raises(NotImplementedError, match="bias_act: only linear, relu and lrelu have derivatives of third order"):
+    with pytest.raises(
+        NotImplementedError, match="bias_act: only linear, relu and lrelu have derivatives of third order"
+    ):
         ddx.sum().backward()
     (dx,) = torch.autograd.grad(customops.bias_act(x, act="lrelu", gain=1.0), x, grad, create_graph=True)
     v = torch.ones_like(x).requires_grad_()

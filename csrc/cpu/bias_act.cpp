@@ -61,7 +61,7 @@ template <class T>
 struct Operands {
   BiasActScalars<acc_t<T>> scalars;
   int64_t channels, inner;
-  const T* in[3];        // the last may be null: see BiasActProblem
+  const T* in[3];  // the last may be null: see BiasActProblem
   T* out[2];
   const acc_t<T>* bias;  // null for none
 };
@@ -91,7 +91,7 @@ void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sum
           std::fill_n(bias + at, run, o.bias[c]);
       });
     const A *const x0 = x[0], *const x1 = x[kInputs > 1 ? 1 : 0], *const x2 = x[kInputs - 1];
-    A *__restrict const y0 = y[0], *__restrict const y1 = y[kOutputs - 1];
+    A* __restrict const y0 = y[0], * __restrict const y1 = y[kOutputs - 1];
     for (int64_t i = 0; i < n; ++i) {
       A from[kInputs], to[kOutputs];
       from[0] = x0[i];
@@ -138,7 +138,8 @@ struct BiasAct {
     };
     if (!p.db) return parallel(n, kGrain, [&](int64_t begin, int64_t end) { work(begin, end, nullptr); });
     // At most 64 pieces, and never more sums than a fraction of the work itself.
-    const int64_t least = std::max(kGrain, 16 * p.channels), pieces = std::max<int64_t>(1, std::min<int64_t>(64, n / least));
+    const int64_t least = std::max(kGrain, 16 * p.channels),
+                  pieces = std::max<int64_t>(1, std::min<int64_t>(64, n / least));
     const int64_t each = (n + pieces - 1) / pieces;
     std::vector<double> sums(pieces * p.channels);
     parallel(pieces, 1, [&](int64_t begin, int64_t end) {

@@ -1,23 +1,22 @@
-// bias_act and its backward passes over dense memory, seen as [outer][channels][inner]. Each input is read once and each
-// output written once, 16 bytes an access. No element costs a division to find its channel. Two kernels:
+// bias_act and its backward passes over dense memory, seen as [outer][channels][inner]. Each input is read once and
+// each output written once, 16 bytes an access. No element costs a division to find its channel. Two kernels:
 //   rows     long rows of one channel: a block takes a piece of a row;
 //   columns  short rows, channels_last at the extreme: a thread steps through memory by a multiple of channels * inner
 //            elements, so that it meets the same channels, and keeps their values of b, all the way.
-// The gradient of b is summed on the way: every block leaves its sums in a workspace, and a second kernel adds them in a
-// fixed order, so that results repeat to the bit.
-#include "../bias_act.h"
-
+// The gradient of b is summed on the way: every block leaves its sums in a workspace, and a second kernel adds them in
+// a fixed order, so that results repeat to the bit.
 #include <torch/csrc/stable/library.h>
 
 #include <numeric>
 
+#include "../bias_act.h"
 #include "pointwise.cuh"
 
 namespace customops::cuda {
 
-constexpr int64_t kLongRow = 512;    // elements: from here on a row fills at least half a block
-constexpr int64_t kMaxBlocks = 4096; // of `columns` with sums: several waves on the largest GPU
-constexpr int64_t kMinSummed = 32;   // elements that share an entry of the workspace, at least: 4 % of the traffic
+constexpr int64_t kLongRow = 512;     // elements: from here on a row fills at least half a block
+constexpr int64_t kMaxBlocks = 4096;  // of `columns` with sums: several waves on the largest GPU
+constexpr int64_t kMinSummed = 32;    // elements that share an entry of the workspace, at least: 4 % of the traffic
 
 struct Libdevice {
   template <class A>
@@ -44,8 +43,8 @@ struct Operands {
   int64_t n, channels, inner;
   const T* in[order + 1];  // the last may be null: see BiasActProblem
   T* out[kBiasActOutputs<order>];
-  const T* bias;           // null for none
-  acc_t<T>* sums;          // the workspace; null for none
+  const T* bias;   // null for none
+  acc_t<T>* sums;  // the workspace; null for none
 };
 
 // Vectors of each input that a thread has in flight: 64 bytes together, or somewhat more.
@@ -97,8 +96,8 @@ __device__ A block_sum(A value) {
   return value;
 }
 
-// Block (row, piece) of `pieces` a row; leaves one sum. A row may start and end anywhere: what its aligned vectors leave
-// over at both ends, fewer than two vectors' worth, is done one element a thread.
+// Block (row, piece) of `pieces` a row; leaves one sum. A row may start and end anywhere: what its aligned vectors
+// leave over at both ends, fewer than two vectors' worth, is done one element a thread.
 template <int order, class Act, class T>
 __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operands<order, T> o, unsigned pieces) {
   using A = acc_t<T>;
@@ -147,8 +146,8 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operand
   }
 }
 
-// A period is a multiple of channels * inner elements and of the vector. Where it fits a block it is one `tile`, otherwise
-// several; a block takes one tile of `each` periods in turn. It leaves `width` sums: one for each element of
+// A period is a multiple of channels * inner elements and of the vector. Where it fits a block it is one `tile`,
+// otherwise several; a block takes one tile of `each` periods in turn. It leaves `width` sums: one for each element of
 // channels * inner if the period is one tile, one for each element of the period if not.
 struct Columns {
   int64_t period, tiles, each, width;
@@ -309,7 +308,7 @@ struct BiasAct {
       kernel(stream);
       if (p.db)
         add_up<T><<<unsigned(p.channels), kThreads, 0, stream>>>(sums, static_cast<T*>(p.db->mutable_data_ptr()),
-                                                                p.channels, outer, inner);
+                                                                 p.channels, outer, inner);
     });
   }
 };
