@@ -13,6 +13,17 @@ STABLE_TORCH_LIBRARY(customops, m) {
   m.def("axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
   m.def("_axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
 
+  m.def("bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
+  m.def("_bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
+  // Gradients of x and b; the second is empty unless `sum`. From x and b, from y, or from neither where act is linear.
+  m.def(
+      "_bias_act_backward(Tensor grad, Tensor? x, Tensor? b, Tensor? y, int dim, str act, float alpha, float gain, "
+      "float clamp, bool sum) -> (Tensor, Tensor)");
+  // Gradients of grad, of x or y, and of b, when _bias_act_backward's first output gets grad2.
+  m.def(
+      "_bias_act_double_backward(Tensor grad2, Tensor grad, Tensor? x, Tensor? b, Tensor? y, int dim, str act, float "
+      "alpha, float gain, float clamp, bool sum) -> (Tensor, Tensor, Tensor)");
+
   m.def("flatten_copy(Tensor x) -> Tensor");
   m.def("_flatten_copy(Tensor x) -> Tensor");
 

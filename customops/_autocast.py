@@ -1,4 +1,4 @@
-"""What the elementwise ops do under ``torch.autocast``."""
+"""What the ops do under ``torch.autocast``."""
 
 import torch
 from torch import Tensor
@@ -10,13 +10,22 @@ def promote(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     This is what autocast does to torch's own elementwise ops of several inputs: they follow their inputs, and only
     mixed inputs are cast. Outside autocast the op itself refuses mixed dtypes, as a mistake.
     """
+    if _mixes(a, b):
+        wider = torch.promote_types(a.dtype, b.dtype)
+        return a.to(wider), b.to(wider)
+    return a, b
+
+
+def follow(x: Tensor, parameter: Tensor) -> Tensor:
+    """Brings a parameter to the dtype of the activations where autocast is on: they come in the dtype that it chose."""
+    return parameter.to(x.dtype) if _mixes(x, parameter) else parameter
+
+
+def _mixes(a: Tensor, b: Tensor) -> bool:
     device = a.device.type
-    if (
+    return (
         torch.amp.is_autocast_available(device)
         and torch.is_autocast_enabled(device)
         and a.is_floating_point()
         and b.is_floating_point()
-    ):
-        wider = torch.promote_types(a.dtype, b.dtype)
-        return a.to(wider), b.to(wider)
-    return a, b
+    )

@@ -23,14 +23,17 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
     costs twice what an ``autograd.Function`` around the plain op does and knows no functorch transform.
 
     Args:
-        op: name of the op; ``customops::_<op>`` is its twin without autograd.
+        op: name of the op; ``customops::_<op>`` is its twin without autograd. A name that starts with an underscore is an
+            op for a backward, without a twin: the dispatcher then learns of no derivative, the returned callable does.
         backward: ``backward(ctx, grad) -> gradients``, made of differentiable ops, so that it can be derived again.
         jvp: ``jvp(ctx, *tangents) -> tangent``; a tangent is None where an input has none.
         setup_context: ``setup_context(ctx, inputs, output)`` stores what both need.
     """
     registered = getattr(torch.ops.customops, op).default
-    plain = getattr(torch.ops.customops, "_" + op).default
-    torch.library.register_autograd(f"customops::{op}", backward, setup_context=setup_context)
+    plain = registered
+    if not op.startswith("_"):
+        plain = getattr(torch.ops.customops, "_" + op).default
+        torch.library.register_autograd(f"customops::{op}", backward, setup_context=setup_context)
 
     def forward(ctx, *inputs):
         output = plain(*inputs)

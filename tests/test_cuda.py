@@ -10,10 +10,20 @@ from common import DTYPES
 
 import customops
 
+
+def first(y):
+    """What bias_act adds: the first value of each row, in a shape that broadcasts."""
+    return y[(slice(None),) + (slice(0, 1),) * (y.dim() - 1)]
+
+
 # op -> (function of x and y, the same in plain torch)
 OPS = {
     "add2": (customops.add2, lambda x, y: x + y),
     "axpy": (lambda x, y: customops.axpy(x, y, 0.5), lambda x, y: 0.5 * x + y),
+    "bias_act": (
+        lambda x, y: customops.bias_act(x, first(y).flatten(), 0, "lrelu", alpha=0.5, gain=1.0),
+        lambda x, y: torch.where(x + first(y) > 0, x + first(y), (x + first(y)) * 0.5),
+    ),
     "flatten_copy": (lambda x, y: customops.flatten_copy(x), lambda x, y: x.reshape(-1)),
 }
 each_op = pytest.mark.parametrize(("op", "reference"), OPS.values(), ids=OPS)
@@ -58,6 +68,32 @@ def test_runs_on_the_current_stream(op, reference, transpose):
         out = op(x.t(), y.t()) if transpose else op(x, y)
     stream.synchronize()
     assert torch.equal(out, reference(late.t(), y.t()) if transpose else reference(late, y))
+
+
+@pytest.mark.graph
+@pytest.mark.parametrize("shape", [(8, 3, 5000), (5000, 6)])
+def test_sums_over_blocks_are_captured_and_follow_the_stream(shape):
+    """The gradient of a bias takes two kernels and a workspace between them."""
+    x, grad = integers(*shape), integers(*shape)
+    b = torch.zeros(shape[1], device="cuda")
+    backward = lambda: torch.ops.customops._bias_act_backward(grad, x, b, None, 1, "lrelu", 0.5, 1.0, -1.0, True)  # noqa: E731
+    backward()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = backward()
+    late = integers(*shape)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        grad.copy_(late)
+        results = [backward()]
+        graph.replay()
+    stream.synchronize()
+    dx = torch.where(x > 0, late, late * 0.5)
+    for got in [*results, captured]:
+        assert torch.equal(got[0], dx)
+        assert torch.equal(got[1], dx.sum([d for d in range(x.dim()) if d != 1]))
 
 
 @each_op

@@ -1,0 +1,166 @@
+// bias_act and its backward passes: a dense loop over blocks that stay in the L1 cache. Each input is read once and
+// each output written once; the sums for b's gradient are taken from the block before it leaves the cache.
+//
+// The sums are the same however many threads there are: the work is cut into pieces by its size alone, each piece sums
+// by itself in float64, and the pieces are added in order.
+#include "../bias_act.h"
+
+#include <torch/csrc/stable/library.h>
+
+#include "pointwise.h"
+
+namespace customops::cpu {
+
+struct Libm {
+  template <class A>
+  static A exp(A x) {
+    return std::exp(x);
+  }
+  template <class A>
+  static A expm1(A x) {
+    return std::expm1(x);
+  }
+  template <class A>
+  static A log1p(A x) {
+    return std::log1p(x);
+  }
+  template <class A>
+  static A tanh(A x) {
+    return std::tanh(x);
+  }
+};
+
+// Calls f(offset, length, channel) for the pieces of elements [begin, begin + n) that lie in one channel; with one
+// element a channel, for those that run through the channels from `channel` on.
+template <class F>
+void for_runs(int64_t channels, int64_t inner, int64_t begin, int64_t n, const F& f) {
+  const int64_t length = inner == 1 ? channels : inner;
+  int64_t at = begin % length, channel = inner == 1 ? at : begin / inner % channels;
+  for (int64_t i = 0; i < n;) {
+    const int64_t run = std::min(n - i, length - at);
+    f(i, run, channel);
+    i += run;
+    at = 0;
+    channel = inner == 1 || channel + 1 == channels ? 0 : channel + 1;
+  }
+}
+
+template <class A>
+double sum(const A* x, int64_t n) {
+  A lanes[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int l = 0; l < 16; ++l) lanes[l] += x[i + l];
+  double total = 0;
+  for (; i < n; ++i) total += x[i];
+  for (A lane : lanes) total += lane;
+  return total;
+}
+
+template <class T>
+struct Operands {
+  BiasActScalars<acc_t<T>> scalars;
+  int64_t channels, inner;
+  const T* in[3];  // the last may be null: see BiasActProblem
+  T* out[2];
+  const acc_t<T>* bias;  // null for none
+};
+
+template <int order, class Act, class T, class I>
+void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sums) {
+  using A = acc_t<T>;
+  constexpr bool kWide = std::is_same_v<T, A>;
+  constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
+  alignas(64) A wide[kInputs][kBlock] = {}, result[kOutputs][kBlock], bias[kBlock] = {};
+  const BiasActScalars<A> scalars = o.scalars;
+  for (; begin < end; begin += kBlock) {
+    const int64_t n = std::min(kBlock, end - begin);
+    const A* x[kInputs];
+    A* y[kOutputs];
+    for (int k = 0; k < kInputs; ++k) x[k] = o.in[k] ? widened(isa, o.in[k] + begin, n, wide[k]) : wide[k];
+    for (int k = 0; k < kOutputs; ++k)
+      if constexpr (kWide)
+        y[k] = o.out[k] + begin;
+      else
+        y[k] = result[k];
+    if (o.bias)
+      for_runs(o.channels, o.inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
+        if (o.inner == 1)
+          std::copy_n(o.bias + c, run, bias + at);
+        else
+          std::fill_n(bias + at, run, o.bias[c]);
+      });
+    const A *const x0 = x[0], *const x1 = x[kInputs > 1 ? 1 : 0], *const x2 = x[kInputs - 1];
+    A* __restrict const y0 = y[0], * __restrict const y1 = y[kOutputs - 1];
+    for (int64_t i = 0; i < n; ++i) {
+      A from[kInputs], to[kOutputs];
+      from[0] = x0[i];
+      if constexpr (order > 0) from[1] = x1[i];
+      if constexpr (order > 1) from[2] = x2[i];
+      bias_act_element<order, Act, Libm>(scalars, from, bias[i], to);
+      y0[i] = to[0];
+      if constexpr (order > 1) y1[i] = to[1];
+    }
+    if (sums)
+      for_runs(o.channels, o.inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
+        const A* last = y[kOutputs - 1] + at;
+        if (o.inner > 1)
+          sums[c] += sum(last, run);
+        else
+          for (int64_t i = 0; i < run; ++i) sums[c + i] += last[i];
+      });
+    if constexpr (!kWide)
+      for (int k = 0; k < kOutputs; ++k) narrow(isa, y[k], o.out[k] + begin, n);
+  }
+}
+
+struct BiasAct {
+  static bool usable(const Tensor&) { return true; }
+
+  template <int order>
+  static void run(const BiasActProblem& p) {
+    p.setting.visit<order>([&](auto act) {
+      dispatch(p.out[0].scalar_type(), [&](auto zero) { typed<order, decltype(act), decltype(zero)>(p); });
+    });
+  }
+
+  template <int order, class Act, class T>
+  static void typed(const BiasActProblem& p) {
+    using A = acc_t<T>;
+    std::vector<A> bias(p.b ? p.channels : 0);
+    for (size_t c = 0; c < bias.size(); ++c) bias[c] = p.b->const_data_ptr<T>()[c];
+    Operands<T> o{p.setting.scalars<A>(p.from_y), p.channels, p.inner, {}, {}, p.b ? bias.data() : nullptr};
+    for (size_t k = 0; k < p.in.size(); ++k) o.in[k] = p.in[k].const_data_ptr<T>();
+    for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
+    const int64_t n = p.numel();
+    const auto work = [&](int64_t begin, int64_t end, double* sums) {
+      run_simd([&](auto isa) { blocks<order, Act, T>(isa, o, begin, end, sums); });
+    };
+    if (!p.db) return parallel(n, kGrain, [&](int64_t begin, int64_t end) { work(begin, end, nullptr); });
+    // At most 64 pieces, and never more sums than a fraction of the work itself.
+    const int64_t least = std::max(kGrain, 16 * p.channels),
+                  pieces = std::max<int64_t>(1, std::min<int64_t>(64, n / least));
+    const int64_t each = (n + pieces - 1) / pieces;
+    std::vector<double> sums(pieces * p.channels);
+    parallel(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) work(i * each, std::min(n, (i + 1) * each), sums.data() + i * p.channels);
+    });
+    T* const db = static_cast<T*>(p.db->mutable_data_ptr());
+    for (int64_t c = 0; c < p.channels; ++c) {
+      double total = 0;
+      for (int64_t i = 0; i < pieces; ++i) total += sums[i * p.channels + c];
+      db[c] = T(A(total));
+    }
+  }
+};
+
+using Ops = BiasActOps<BiasAct>;
+
+}  // namespace customops::cpu
+
+STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
+  m.impl("bias_act", TORCH_BOX(&customops::cpu::Ops::forward));
+  m.impl("_bias_act", TORCH_BOX(&customops::cpu::Ops::forward));
+  m.impl("_bias_act_backward", TORCH_BOX(&customops::cpu::Ops::backward));
+  m.impl("_bias_act_double_backward", TORCH_BOX(&customops::cpu::Ops::double_backward));
+}

@@ -1,0 +1,234 @@
+"""bias_act: bias, activation, gain and clamp in one pass, y = clip(act(x + b) * gain, -clamp, clamp)."""
+
+import torch
+from torch import Tensor
+
+from customops._autocast import follow
+from customops._autograd import differentiable, forward_mode
+from customops._fake import check_dtype, check_same, fake
+
+_plain = torch.ops.customops._bias_act.default
+
+_SQRT2 = 2**0.5
+# act -> default gain, which keeps the variance of a unit-variance input about the same
+_GAINS = {"linear": 1.0, "relu": _SQRT2, "lrelu": _SQRT2, "tanh": 1.0, "sigmoid": 1.0, "elu": 1.0, "selu": 1.0,
+          "softplus": 1.0, "swish": _SQRT2}  # fmt: skip
+_STRAIGHT = ("linear", "relu", "lrelu")  # their second derivative is zero
+
+
+def bias_act(
+    x: Tensor,
+    b: Tensor | None = None,
+    dim: int = 1,
+    act: str = "linear",
+    alpha: float | None = None,
+    gain: float | None = None,
+    clamp: float | None = None,
+) -> Tensor:
+    """Returns ``clip(act(x + b) * gain, -clamp, clamp)`` with ``b`` along dimension ``dim`` of ``x``.
+
+    The op between the convolutions of StyleGAN2 (https://arxiv.org/abs/1912.04958, appendix B). Differentiable twice in
+    ``x`` and ``b``; any number of times where ``act`` is linear, relu or lrelu. Where ``|y|`` would exceed ``clamp`` the
+    gradient is zero, at ``clamp`` itself it passes, as in :func:`torch.clamp`. Of the activations only one tensor is kept
+    for the backward: ``y`` where the slope follows from it, otherwise ``x``. Under autocast ``b`` is cast to ``x``'s
+    dtype.
+
+    Args:
+        x: float32, float64, float16 or bfloat16, any shape, any strides.
+        b: shape ``(x.shape[dim],)``, like ``x`` in dtype and device; None for no bias.
+        dim: the dimension of ``x`` that ``b`` belongs to; without ``b`` it means nothing.
+        act: linear, relu, lrelu, tanh, sigmoid, elu, selu, softplus or swish.
+        alpha: slope of lrelu for negative numbers, 0.2 by default; the others have none.
+        gain: factor after the activation; by default sqrt(2) for relu, lrelu and swish, 1 for the others.
+        clamp: largest magnitude of an output; None or a negative number for no limit.
+
+    Returns:
+        A new tensor of ``x``'s dtype and shape, laid out like ``torch.empty_like(x)``; float16 and bfloat16 are
+        computed in float32 and rounded once. NaN stays NaN.
+
+    Raises:
+        RuntimeError: dtype not supported; dtype, device or shape of ``b`` does not fit ``x``; ``dim`` or ``act`` is
+            unknown; ``alpha``, ``gain`` or ``clamp`` too large for float32, except for float64 inputs.
+    """
+    if alpha is None:
+        alpha = 0.2 if act == "lrelu" else 0.0
+    if gain is None:
+        gain = _GAINS.get(act, 1.0)
+    if clamp is None:
+        clamp = -1.0
+    if b is None:
+        needed = x.requires_grad
+    else:
+        if b.dtype != x.dtype:
+            b = follow(x, b)
+        needed = x.requires_grad or b.requires_grad
+    if (needed and torch.is_grad_enabled()) or forward_mode():
+        return _differentiable(x, b, dim, act, alpha, gain, clamp)
+    return _plain(x, b, dim, act, alpha, gain, clamp)
+
+
+def fused_leaky_relu(
+    input: Tensor, bias: Tensor | None = None, negative_slope: float = 0.2, scale: float = _SQRT2
+) -> Tensor:
+    """Returns ``leaky_relu(input + bias) * scale``: :func:`bias_act` by the name and arguments that many models use.
+
+    Args:
+        input: at least 2 dimensions if there is a bias; see ``x`` of :func:`bias_act`.
+        bias: shape ``(input.shape[1],)``, or None.
+        negative_slope: factor for negative numbers.
+        scale: factor for all.
+    """
+    return bias_act(input, bias, 1, "lrelu", negative_slope, scale)
+
+
+def _from_y(act: str, alpha: float, gain: float, clamp: float) -> bool:
+    """Whether the slope follows from y as well as from x.
+
+    Not where a clamp hides on which side of its edge x was, nor for swish, which is not monotonic. A gain below 1 could
+    round a small positive y to zero, a large one could make it infinite.
+    """
+    return clamp < 0 and 1 <= gain <= 16 and act not in ("linear", "swish") and (act != "lrelu" or alpha >= 0)
+
+
+def _sources(x, b, y, act, alpha, gain, clamp):
+    """What the backward needs of x, b and y: the others are None."""
+    if _from_y(act, alpha, gain, clamp):
+        return None, None, y
+    return (None, None, None) if act == "linear" and clamp < 0 else (x, b, None)
+
+
+def _check(x, b, dim, act):
+    torch._check(act in _GAINS, lambda: f"bias_act: act must be one of {', '.join(_GAINS)}, got {act}")
+    if b is None:
+        return
+    torch._check(b.dtype == x.dtype, lambda: f"bias_act: b must have the dtype of x, {x.dtype}, got {b.dtype}")
+    torch._check(b.device == x.device, lambda: f"bias_act: b must be on the device of x, {x.device}, got {b.device}")
+    _check_dim(x, dim)
+    shapes = f"bias_act: b must have shape (C,) with C = {{}}, the size of x along dim {dim}, got {{}}"
+    torch._check(b.dim() == 1, lambda: shapes.format(x.shape[dim], tuple(b.shape)))
+    torch._check(b.shape[0] == x.shape[dim], lambda: shapes.format(x.shape[dim], tuple(b.shape)))
+
+
+def _check_dim(x, dim):
+    torch._check(
+        -x.dim() <= dim < x.dim(),
+        lambda: f"bias_act: dim must be from {-x.dim()} to {x.dim() - 1} for x of shape {tuple(x.shape)}, got {dim}",
+    )
+
+
+@fake("bias_act", "_bias_act")
+def _fake(x, b, dim, act, alpha, gain, clamp):
+    check_dtype("bias_act", "x", x)
+    _check(x, b, dim, act)
+    return torch.empty_like(x)
+
+
+@fake("_bias_act_backward")
+def _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum):
+    like = grad if x is None and y is None else y if x is None else x
+    check_same("bias_act", "grad", grad, "y" if x is None else "x", like)
+    _check(like, b, dim, act)
+    if sum:
+        _check_dim(like, dim)
+    return torch.empty_like(like), grad.new_empty(grad.shape[dim] if sum else 0)
+
+
+@fake("_bias_act_double_backward")
+def _fake_double_backward(grad2, grad, x, b, y, dim, act, alpha, gain, clamp, sum):
+    check_same("bias_act", "grad", grad, "grad2", grad2)
+    dx, db = _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum)
+    return dx, torch.empty_like(dx), db
+
+
+def _along(b: Tensor, like: Tensor, dim: int) -> Tensor:
+    """b as a view that broadcasts over ``like``."""
+    return b.view([-1 if d == dim % like.dim() else 1 for d in range(like.dim())])
+
+
+def _plus(a: Tensor | None, b: Tensor | None, like: Tensor, dim: int) -> Tensor | None:
+    """a + b along dim in the shape of ``like``, where None counts as zero; None if both are."""
+    if b is None:
+        return a
+    b = _along(b, like, dim)
+    return b.expand_as(like) if a is None else a + b
+
+
+def _setup_context(ctx, inputs, output):
+    x, b, *ctx.settings = inputs
+    if forward_mode():  # a tangent is computed before anything else could be freed
+        _save(ctx, x, b, None)
+    else:
+        _save(ctx, *_sources(x, b, output, *ctx.settings[1:]))
+
+
+def _save(ctx, *tensors):
+    ctx.save_for_backward(*tensors)
+    if forward_mode():  # what ctx.saved_tensors gives to a jvp
+        ctx.save_for_forward(*tensors)
+
+
+def _backward(ctx, grad):
+    x, b, y = ctx.saved_tensors
+    dim, act, alpha, gain, clamp = ctx.settings
+    dx, db = _first(grad, x, b, y, dim, act, alpha, gain, clamp, ctx.needs_input_grad[1])
+    return dx, db if ctx.needs_input_grad[1] else None, None, None, None, None, None
+
+
+def _jvp(ctx, tx, tb, *_):
+    x, b, _y = ctx.saved_tensors
+    return _first(_plus(tx, tb, x, ctx.settings[0]), x, b, None, *ctx.settings, False)[0]
+
+
+_differentiable = differentiable("bias_act", _backward, _jvp, _setup_context)
+
+
+# The backward, of (grad, x, b, y, dim, act, alpha, gain, clamp, sum).
+
+
+def _first_setup(ctx, inputs, output):
+    grad, x, b, y, *ctx.settings = inputs
+    ctx.set_materialize_grads(False)
+    _save(ctx, grad, x, b, y)
+
+
+def _first_backward(ctx, ddx, ddb):
+    grad, x, b, y = ctx.saved_tensors
+    *settings, sum = ctx.settings
+    dim, act = settings[:2]
+    grad2 = _plus(ddx, ddb if sum else None, grad, dim)
+    none = (None,) * 6
+    if grad2 is None:
+        return None, None, None, None, *none
+    if act in _STRAIGHT:
+        return _first(grad2, x, b, y, *settings, False)[0], None, None, None, *none
+    needs_b = b is not None and ctx.needs_input_grad[2]
+    dgrad, dref, db = _second(grad2, grad, x, b, y, *settings, needs_b)
+    return dgrad, *((None, None, dref) if x is None else (dref, db if needs_b else None, None)), *none
+
+
+def _first_jvp(ctx, tgrad, tx, tb, ty, *_):
+    grad, x, b, y = ctx.saved_tensors
+    *settings, sum = ctx.settings
+    dim, act = settings[:2]
+    moved = None if act in _STRAIGHT else ty if x is None else _plus(tx, tb, x, dim)
+    dx = 0
+    if tgrad is not None:
+        dx = _first(tgrad, x, b, y, *settings, False)[0]
+    if moved is not None:
+        dx = dx + _second(moved, grad, x, b, y, *settings, False)[1]
+    if isinstance(dx, int):
+        dx = torch.zeros_like(grad)
+    return dx, dx.sum([d for d in range(dx.dim()) if d != dim % dx.dim()]) if sum else dx.new_empty(0)
+
+
+_first = differentiable("_bias_act_backward", _first_backward, _first_jvp, _first_setup)
+
+
+# The double backward, of (grad2, grad, x, b, y, dim, act, alpha, gain, clamp, sum): here it ends.
+
+
+def _no_third(ctx, *_):
+    raise NotImplementedError("bias_act: only linear, relu and lrelu have derivatives of third order")
+
+
+_second = differentiable("_bias_act_double_backward", _no_third, _no_third)
