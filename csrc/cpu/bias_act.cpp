@@ -7,28 +7,10 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include "functions.h"
 #include "pointwise.h"
 
 namespace customops::cpu {
-
-struct Libm {
-  template <class A>
-  static A exp(A x) {
-    return std::exp(x);
-  }
-  template <class A>
-  static A expm1(A x) {
-    return std::expm1(x);
-  }
-  template <class A>
-  static A log1p(A x) {
-    return std::log1p(x);
-  }
-  template <class A>
-  static A tanh(A x) {
-    return std::tanh(x);
-  }
-};
 
 // Calls f(offset, length, channel) for the pieces of elements [begin, begin + n) that lie in one channel; with one
 // element a channel, for those that run through the channels from `channel` on.
@@ -97,7 +79,7 @@ void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sum
       from[0] = x0[i];
       if constexpr (order > 0) from[1] = x1[i];
       if constexpr (order > 1) from[2] = x2[i];
-      bias_act_element<order, Act, Libm>(scalars, from, bias[i], to);
+      bias_act_element<order, Act, Functions>(scalars, from, bias[i], to);
       y0[i] = to[0];
       if constexpr (order > 1) y1[i] = to[1];
     }
