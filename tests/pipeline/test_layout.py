@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def ops(root):
-    schemas = re.findall(r'm\.def\("(\w+)\(', (root / "csrc/library.cpp").read_text())
+    schemas = re.findall(r'm\.def\(\s*"(\w+)\(', (root / "csrc/library.cpp").read_text())
     public = [name for name in schemas if not name.startswith("_")]
     assert public
     return schemas, public
