@@ -53,7 +53,8 @@ inline Axis make_axis(const char* name, int64_t in, int64_t taps, int64_t up, in
 }
 
 // Checks the arguments, makes x dense and allocates the output in x's memory format: channels_last where neighbouring
-// channels, and not neighbouring columns, lie side by side; the fake kernel in customops/upfirdn2d.py has the same rule.
+// channels, and not neighbouring columns, lie side by side; the fake kernel in customops/upfirdn2d.py has the same
+// rule.
 inline Upfirdn2d prepare_upfirdn2d(const Tensor& x, const std::optional<Tensor>& f, int64_t up_x, int64_t up_y,
                                    int64_t down_x, int64_t down_y, int64_t pad_x0, int64_t pad_x1, int64_t pad_y0,
                                    int64_t pad_y1, bool flip_filter, double gain) {

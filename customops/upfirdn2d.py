@@ -48,6 +48,8 @@ def upfirdn2d(
         ValueError: ``up`` or ``down`` isn't one or two numbers, or ``padding`` one, two or four.
     """
     (up_x, up_y), (down_x, down_y) = _pair("up", up), _pair("down", down)
+    if f is not None and f.requires_grad:
+        f = f.detach()  # the plain op would warn that it has no derivative
     arguments = (f, up_x, up_y, down_x, down_y, *_sides(padding), flip_filter, gain)
     if (torch.is_grad_enabled() and x.requires_grad) or forward_mode():
         return _differentiable(x, *arguments)
@@ -103,7 +105,9 @@ def filter2d(
     gain: float = 1,
 ) -> Tensor:
     """Filters images and keeps their size, apart from ``padding``, which comes on top; see :func:`upfirdn2d`."""
-    return upfirdn2d(x, f, 1, 1, _around(f, padding, lambda taps, axis: (taps // 2, (taps - 1) // 2)), flip_filter, gain)
+    return upfirdn2d(
+        x, f, 1, 1, _around(f, padding, lambda taps, axis: (taps // 2, (taps - 1) // 2)), flip_filter, gain
+    )
 
 
 def upsample2d(
@@ -179,9 +183,7 @@ def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip
         torch._check(
             f.device == x.device, lambda: f"upfirdn2d: f must be on the device of x, {x.device}, got {f.device}"
         )
-        torch._check(
-            f.numel() > 0, lambda: f"upfirdn2d: f must have at least one tap, got shape {tuple(f.shape)}"
-        )
+        torch._check(f.numel() > 0, lambda: f"upfirdn2d: f must have at least one tap, got shape {tuple(f.shape)}")
     sizes = []
     for name, size, taps, up, down, before, after in (
         ("x", x.shape[3], _taps(f)[0], up_x, down_x, pad_x0, pad_x1),

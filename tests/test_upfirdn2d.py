@@ -16,14 +16,15 @@ def reference(x, f, up=1, down=1, padding=0, flip_filter=False, gain=1):
     (up_x, up_y), (down_x, down_y) = ((v, v) if isinstance(v, int) else v for v in (up, down))
     padding = (padding,) * 4 if isinstance(padding, int) else padding
     x0, x1, y0, y1 = padding if len(padding) == 4 else (padding[0], padding[0], padding[1], padding[1])
-    f = x.new_ones(1, 1) if f is None else f.double()
-    f = f.outer(f) if f.dim() == 1 else f
+    f = x.new_ones(1) if f is None else f.double()
+    f = f if flip_filter else f.flip(list(range(f.dim())))
     n, c, h, w = x.shape
     stuffed = x.new_zeros(n, c, h * up_y, w * up_x)
     stuffed[:, :, ::up_y, ::up_x] = x
     padded = F.pad(stuffed, (x0, x1, y0, y1)).flatten(0, 1)[:, None]  # negative numbers crop
-    f = f if flip_filter else f.flip([0, 1])
-    return gain * F.conv2d(padded, f[None, None])[:, 0].unflatten(0, (n, c))[:, :, ::down_y, ::down_x]
+    for along in (f,) if f.dim() == 2 else (f[None], f[:, None]):
+        padded = F.conv2d(padded, along[None, None])  # a correlation
+    return gain * padded[:, 0].unflatten(0, (n, c))[:, :, ::down_y, ::down_x]
 
 
 def taps(*shape, device, seed=7):
@@ -66,14 +67,14 @@ def test_matches_the_definition(shape, up, down, last, device):
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("size", [(1, 1), (3, 65), (64, 64), (37, 131), (70, 1100)])
+@pytest.mark.parametrize("size", [(1, 1), (3, 65), (34, 64), (70, 131), (3, 600)])
 @pytest.mark.parametrize(
-    ("up", "down", "f"), [(1, 1, 4), (2, 1, 4), (1, 2, 4), (1, 1, 12), (2, 1, 12), (1, 2, 12), (2, 2, 4), (4, 1, 16)]
+    ("up", "down", "f"), [(1, 1, 4), (2, 1, 4), (1, 2, 4), (1, 1, 12), (2, 1, 12), (1, 2, 12), (2, 2, 4)]
 )
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_common_filters(dtype, up, down, f, size, last, device):
     """Those that have kernels of their own, over sizes with one tile, several, and parts of one."""
-    x = make("channels_last" if last else "contiguous", dtype, device, shape=(2, 6 if size[1] > 100 else 40, *size))
+    x = make("channels_last" if last else "contiguous", dtype, device, shape=(2, 3 if size[1] > 100 else 8, *size))
     f = taps(f, device=device) if f > 4 else taps(f, f, device=device)
     for padding in (f.shape[0] // 2 * up, f.shape[0] // 2 * up + 1, (6, 7, 12, 9)):
         out = upfirdn2d(x, f, up, down, padding, gain=0.5)
@@ -90,7 +91,7 @@ def test_flip_and_gain(shape, gain, flip_filter, device):
     assert_close(upfirdn2d(x, f, 2, 3, 4, flip_filter, gain), reference(x, f, 2, 3, 4, flip_filter, gain))
 
 
-@pytest.mark.parametrize("padding", [-2, (-1, 3), (-3, 0, 5, -4), (0, -30, 0, 0), (40, -40, -6, 7), (-37, 0, 0, -6)])
+@pytest.mark.parametrize("padding", [-2, (-1, 3), (-3, 0, 5, -4), (0, -30, 0, 0), (30, -30, -6, 7), (-36, 0, 0, -6)])
 @pytest.mark.parametrize("up", [1, 2, 3])
 def test_negative_padding_crops(up, padding, device):
     x, f = make("contiguous", torch.float64, device), taps(2, 1, device=device)
@@ -233,7 +234,11 @@ def test_opcheck(dtype, requires_grad, device):
     f = taps(3, 4, device=device)
     for layout in ("contiguous", "channels_last", "sliced"):
         x = make(layout, dtype, device, shape=(2, 3, 8, 9)).requires_grad_(requires_grad)
-        for filter_, numbers in ((f, (2, 1, 1, 2, 1, 2, 3, 0)), (None, (1, 1, 1, 1, -1, 0, 0, 0)), (f[0], (1, 2, 3, 1) * 2)):
+        for filter_, numbers in (
+            (f, (2, 1, 1, 2, 1, 2, 3, 0)),
+            (None, (1, 1, 1, 1, -1, 0, 0, 0)),
+            (f[0], (1, 2, 3, 1) * 2),
+        ):
             torch.library.opcheck(torch.ops.customops.upfirdn2d.default, (x, filter_, *numbers, False, 1.5))
             torch.library.opcheck(torch.ops.customops._upfirdn2d.default, (x.detach(), filter_, *numbers, True, 1.0))
 
@@ -351,7 +356,7 @@ def test_helpers(factor, size, device):
 def test_no_filter_in_helpers(device):
     x = make("contiguous", torch.float32, device)
     assert torch.equal(customops.downsample2d(x, None), x[:, :, ::2, ::2])
-    assert torch.equal(customops.upsample2d(x, None)[:, :, ::2, ::2], 4 * x)
+    assert torch.equal(customops.upsample2d(x, None)[:, :, 1::2, 1::2], 4 * x)
     assert torch.equal(customops.filter2d(x, None), x)
 
 

@@ -6,13 +6,14 @@
 // separable one, whose image between the two passes never exists. Rows are stored phase by phase: D = down/gcd rows of
 // every D-th pixel, P = up/gcd rows of every P-th output. Every tap is then one multiply-add over two contiguous rows,
 // for any up and down; and as pixels of a channels_last image are C neighbours, so it is for both memory formats.
+#include "../upfirdn2d.h"
+
 #include <torch/csrc/stable/library.h>
 
 #include <numeric>
 #include <optional>
 #include <vector>
 
-#include "../upfirdn2d.h"
 #include "simd.h"
 #include "strided.h"
 

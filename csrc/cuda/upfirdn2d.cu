@@ -1,10 +1,10 @@
 // upfirdn2d: zero-stuffed, padded, filtered, thinned out images, in one pass. Reads x once, but for the edges of tiles,
 // and writes y once; bound by memory for 4x4 taps, if a thread spends few instructions beside its multiply-adds.
-#include "upfirdn2d.cuh"
-
 #include <torch/csrc/stable/library.h>
 
 #include <optional>
+
+#include "upfirdn2d.cuh"
 
 namespace customops::cuda {
 namespace {

@@ -247,8 +247,7 @@ template <class Int>
 struct Steps {
   Int in, up, down, pad, taps;
 
-  explicit Steps(const Axis& a)
-      : in(Int(a.in)), up(Int(a.up)), down(Int(a.down)), pad(Int(a.pad)), taps(Int(a.taps)) {}
+  explicit Steps(const Axis& a) : in(Int(a.in)), up(Int(a.up)), down(Int(a.down)), pad(Int(a.pad)), taps(Int(a.taps)) {}
 
   struct Range {
     Int tap, pixel, end;  // the first tap that meets a pixel of the image, its pixel, and the end of the pixels
