@@ -27,5 +27,13 @@ STABLE_TORCH_LIBRARY(customops, m) {
   m.def("flatten_copy(Tensor x) -> Tensor");
   m.def("_flatten_copy(Tensor x) -> Tensor");
 
+  // Sizes that depend on the image are SymInt: the gradient's padding does, when torch.compile keeps shapes open.
+  m.def(
+      "upfirdn2d(Tensor x, Tensor? f, int up_x, int up_y, int down_x, int down_y, SymInt pad_x0, SymInt pad_x1, "
+      "SymInt pad_y0, SymInt pad_y1, bool flip_filter, float gain) -> Tensor");
+  m.def(
+      "_upfirdn2d(Tensor x, Tensor? f, int up_x, int up_y, int down_x, int down_y, SymInt pad_x0, SymInt pad_x1, "
+      "SymInt pad_y0, SymInt pad_y1, bool flip_filter, float gain) -> Tensor");
+
   m.def("_cpu_capability() -> str");
 }

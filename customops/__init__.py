@@ -2,15 +2,30 @@
 
 from customops import _loader
 
-__all__ = ["add2", "axpy", "bias_act", "flatten_copy", "fused_leaky_relu", "install_tensor_methods", "nn"]
+__all__ = [
+    "add2",
+    "axpy",
+    "bias_act",
+    "compat",
+    "downsample2d",
+    "filter2d",
+    "flatten_copy",
+    "fused_leaky_relu",
+    "install_tensor_methods",
+    "nn",
+    "setup_filter",
+    "upfirdn2d",
+    "upsample2d",
+]
 
 _unusable = _loader.load()
 if _unusable is None:
-    from customops import nn
+    from customops import compat, nn
     from customops.add2 import add2
     from customops.axpy import axpy
     from customops.bias_act import bias_act, fused_leaky_relu
     from customops.flatten_copy import flatten_copy, install_tensor_methods
+    from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
 
 
 def __getattr__(name: str):

@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 from common import DTYPES
+from test_upfirdn2d import reference
 
 import customops
 
@@ -25,6 +26,11 @@ OPS = {
         lambda x, y: torch.where(x + first(y) > 0, x + first(y), (x + first(y)) * 0.5),
     ),
     "flatten_copy": (lambda x, y: customops.flatten_copy(x), lambda x, y: x.reshape(-1)),
+    # Its kernel for any factors; those for the common ones have tests of their own below.
+    "upfirdn2d": (
+        lambda x, y: customops.upfirdn2d(x[(None,) * (4 - x.dim())], None, gain=2).view(x.shape),
+        lambda x, y: 2 * x,
+    ),
 }
 each_op = pytest.mark.parametrize(("op", "reference"), OPS.values(), ids=OPS)
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -185,6 +191,77 @@ def test_more_strided_elements_than_an_int_can_count(shape, layout):
     y = torch.ones(a.shape, device="cuda", dtype=a.dtype)
     for out in (customops.flatten_copy(a).view(a.shape), customops.axpy(y, a, 0.0), customops.axpy(a, y, 1.0) - 1):
         assert all(torch.equal(out[i : i + 4096], a[i : i + 4096]) for i in range(0, len(a), 4096))
+
+
+# (up, down, taps) that have kernels of their own; 12 taps are separable.
+upfirdn2d_kernels = pytest.mark.parametrize(
+    ("up", "down", "taps"), [(1, 1, 4), (2, 1, 4), (1, 2, 4), (1, 1, 12), (2, 1, 12), (1, 2, 12)]
+)
+memory_formats = pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+
+
+def whole_taps(taps, device="cuda"):
+    return torch.randint(-2, 3, (taps, taps) if taps == 4 else (taps,), device=device).float()
+
+
+@pytest.mark.graph
+@upfirdn2d_kernels
+@memory_formats
+def test_upfirdn2d_in_a_graph_on_a_side_stream(up, down, taps, memory_format):
+    """The filter is an input like any other: it is read on the GPU, when the kernel runs."""
+    x, f = integers(2, 8, 70, 134).contiguous(memory_format=memory_format), whole_taps(taps)
+    customops.upfirdn2d(x, f, up, down, taps // 2 * up)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = customops.upfirdn2d(x, f, up, down, taps // 2 * up)
+    for _ in range(3):
+        x.copy_(integers(2, 8, 70, 134))
+        f.copy_(whole_taps(taps))
+        graph.replay()
+        assert torch.equal(out.double(), reference(x, f, up, down, taps // 2 * up))
+
+
+@two_gpus
+@upfirdn2d_kernels
+@memory_formats
+def test_upfirdn2d_follows_x_to_another_device(up, down, taps, memory_format):
+    x = integers(2, 8, 30, 50, device="cuda:1").contiguous(memory_format=memory_format)
+    f = whole_taps(taps, "cuda:1")
+    out = customops.upfirdn2d(x, f, up, down, 12)
+    assert torch.equal(out.double(), reference(x, f, up, down, 12))
+    with pytest.raises(RuntimeError, match="f must be on the device of x, cuda:1, got cuda:0"):
+        customops.upfirdn2d(x, f.to("cuda:0"), up, down, 12)
+
+
+@upfirdn2d_kernels
+@memory_formats
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("offset", [1, 2, 4])
+def test_upfirdn2d_misaligned(up, down, taps, memory_format, dtype, offset):
+    plain = integers(2 * 8 * 37 * 61 + offset, dtype=dtype)[offset:]
+    x = (
+        plain.view(2, 37, 61, 8).permute(0, 3, 1, 2)
+        if memory_format == torch.channels_last
+        else plain.view(2, 8, 37, 61)
+    )
+    f = whole_taps(taps).clamp(0, 1)  # sums stay below 2^11, but not below bfloat16's 2^8
+    out = customops.upfirdn2d(x, f, up, down, 12, gain=2.0**-4)
+    assert torch.equal(out, reference(x, f, up, down, 12, gain=2.0**-4).to(dtype))
+
+
+@pytest.mark.huge
+@memory_formats
+@pytest.mark.parametrize(("up", "down", "taps"), [(1, 1, 4), (2, 1, 4), (1, 2, 4), (2, 1, 12), (1, 2, 12), (1, 1, 3)])
+def test_upfirdn2d_of_more_elements_than_an_int_can_count(up, down, taps, memory_format):
+    batch, side = 2**31 // (64 * 256**2) + 1, 256 // up
+    x = torch.empty((batch * down, 64, side, side), device="cuda", dtype=torch.float16, memory_format=memory_format)
+    x.copy_(torch.randint(-8, 8, (64, side, side), device="cuda"))
+    x[-1] = integers(64, side, side)
+    f = whole_taps(taps)
+    out = customops.upfirdn2d(x, f, up, down, taps // 2 * up, gain=2.0**-6)
+    for index in (0, batch // 2, -1):
+        expected = reference(x[index][None], f, up, down, taps // 2 * up, gain=2.0**-6)[0]
+        torch.testing.assert_close(out[index].double(), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_nothing_asks_for_a_gpu_before_the_first_use():

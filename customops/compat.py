@@ -1,0 +1,30 @@
+"""Spellings of other code bases, for programs that move over: same op, other arguments."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from customops.upfirdn2d import upfirdn2d as _op
+
+
+def upfirdn2d(input: Tensor, kernel: Tensor, up: int = 1, down: int = 1, pad: Sequence[int] = (0, 0)) -> Tensor:
+    """The call of the older StyleGAN2 family: :func:`customops.upfirdn2d` with ``pad`` as (before, after) for both axes.
+
+    It can't be told apart from the newer call, where two numbers mean x and y, so it has a name of its own.
+
+    Args:
+        input: as :func:`customops.upfirdn2d` takes it.
+        kernel: 2-D (height, width), any floating dtype; it is convolved with, not correlated.
+        up: one factor for both axes.
+        down: one factor for both axes.
+        pad: (before, after): left and top, right and bottom.
+
+    Raises:
+        ValueError: ``pad`` isn't two numbers, or ``kernel`` not 2-D.
+    """
+    if len(pad) != 2:
+        raise ValueError(f"compat.upfirdn2d: pad must be (before, after), got {tuple(pad)}")
+    if kernel.dim() != 2:
+        raise ValueError(f"compat.upfirdn2d: kernel must have 2 dimensions, got {kernel.dim()}")
+    return _op(input, kernel.to(torch.float32), up, down, (*pad, *pad))
