@@ -5,6 +5,7 @@ Rows: the blur after a transposed convolution, halving, doubling, doubling of RG
 
 import harness
 import torch
+import torch._functorch.config
 from elementwise import NAMES
 from harness import Row, compiled
 from torch.nn import functional as F
