@@ -6,6 +6,11 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__x86_64__) && defined(__gnu_linux__)
+// glibc 2.29 gave exp a new version, which would ask for that glibc; the old one serves them all.
+__asm__(".symver exp, exp@GLIBC_2.2.5");
+#endif
+
 namespace customops::cpu {
 
 struct Functions {
