@@ -68,9 +68,9 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     """Folder `bin` of .cache/<name>, with exactly what docker/requirements-<name>.txt locks; made anew if that changed."""
     fetch.fetch_set(name)
     lock = HERE / f"requirements-{name}.txt"
-    folder = CACHE / "venv" / name
+    folder = (CACHE / "venv").resolve() / name  # its programs name this path: one through a link may end before they do
     stamp = folder / "made-from"
-    wanted = f"{fetch.sha256_of(lock)} {Path(python).resolve()}"
+    wanted = f"{fetch.sha256_of(lock)} {Path(python).resolve()} {folder}"
     if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
