@@ -108,7 +108,8 @@ def table(result: dict) -> str:
     lines = ["".join(text.ljust(width) for text, width in zip(["", "floor", *peers], widths, strict=True))]
     for row in result["rows"]:
         floor = row["us"][FLOOR]
-        cells = [row["name"], f"{floor:.1f}", *(f"{row['us'][p]:.1f} ({row['us'][p] / floor:.2f})" for p in peers)]
+        us = [row["us"].get(p) for p in peers]  # None: that peer cannot do this row
+        cells = [row["name"], f"{floor:.1f}", *("-" if t is None else f"{t:.1f} ({t / floor:.2f})" for t in us)]
         lines.append("".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)))
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ def draw(path: Path, pyplot) -> Path:
     height = 0.8 / len(peers)
     figure, axes = pyplot.subplots(figsize=(8, 0.9 + 0.42 * len(rows)))
     for number, (peer, colour) in enumerate(zip(peers, COLOURS, strict=False)):
-        ratios = [row["us"][peer] / row["us"][FLOOR] for row in rows]
+        ratios = [row["us"].get(peer, float("nan")) / row["us"][FLOOR] for row in rows]
         places = [index + (number - (len(peers) - 1) / 2) * height for index in range(len(rows))]
         axes.barh(places, ratios, height, color=colour, label=peer)
     axes.axvline(1, color="black", linewidth=0.8)
