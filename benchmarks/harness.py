@@ -103,13 +103,13 @@ def machine(device: str) -> dict:
 
 def table(result: dict) -> str:
     """Microseconds of everything; in brackets, how many times the floor."""
-    peers = list(dict.fromkeys(name for row in result["rows"] for name in row["us"] if name != FLOOR))
+    peers = [name for name in result["rows"][0]["us"] if name != FLOOR]
     widths = [max(len(row["name"]) for row in result["rows"]) + 2, 10, *[max(len(p), 14) + 2 for p in peers]]
     lines = ["".join(text.ljust(width) for text, width in zip(["", "floor", *peers], widths, strict=True))]
     for row in result["rows"]:
         floor = row["us"][FLOOR]
-        times = [row["us"].get(peer) for peer in peers]
-        cells = [row["name"], f"{floor:.1f}", *(f"{us:.1f} ({us / floor:.2f})" if us else "" for us in times)]
+        us = [row["us"].get(p) for p in peers]  # None: that peer cannot do this row
+        cells = [row["name"], f"{floor:.1f}", *("-" if t is None else f"{t:.1f} ({t / floor:.2f})" for t in us)]
         lines.append("".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)))
     return "\n".join(lines)
 

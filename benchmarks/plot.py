@@ -15,12 +15,11 @@ COLOURS = ["#1b6ca8", "#c9772b", "#8a8a8a", "#6b9e4b", "#9b59b6"]
 
 def draw(path: Path, pyplot) -> Path:
     result = json.loads(path.read_text())
-    rows = result["rows"]
-    peers = list(dict.fromkeys(name for row in rows for name in row["us"] if name != FLOOR))
+    rows, peers = result["rows"], [name for name in result["rows"][0]["us"] if name != FLOOR]
     height = 0.8 / len(peers)
     figure, axes = pyplot.subplots(figsize=(8, 0.9 + 0.42 * len(rows)))
     for number, (peer, colour) in enumerate(zip(peers, COLOURS, strict=False)):
-        ratios = [row["us"].get(peer, 0) / row["us"][FLOOR] for row in rows]
+        ratios = [row["us"].get(peer, float("nan")) / row["us"][FLOOR] for row in rows]
         places = [index + (number - (len(peers) - 1) / 2) * height for index in range(len(rows))]
         axes.barh(places, ratios, height, color=colour, label=peer)
     axes.axvline(1, color="black", linewidth=0.8)

@@ -74,15 +74,25 @@ void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sum
       });
     const A *const x0 = x[0], *const x1 = x[kInputs > 1 ? 1 : 0], *const x2 = x[kInputs - 1];
     A* __restrict const y0 = y[0], * __restrict const y1 = y[kOutputs - 1];
-    for (int64_t i = 0; i < n; ++i) {
-      A from[kInputs], to[kOutputs];
-      from[0] = x0[i];
-      if constexpr (order > 0) from[1] = x1[i];
-      if constexpr (order > 1) from[2] = x2[i];
-      bias_act_element<order, Act, Functions>(scalars, from, bias[i], to);
-      y0[i] = to[0];
-      if constexpr (order > 1) y1[i] = to[1];
-    }
+    const auto loop = [&](auto from_y, auto clamped) {  // constants, because a branch would keep it from vectorising
+      BiasActScalars<A> s = scalars;
+      s.from_y = from_y, s.clamped = clamped;
+      for (int64_t i = 0; i < n; ++i) {
+        A from[kInputs], to[kOutputs];
+        from[0] = x0[i];
+        if constexpr (order > 0) from[1] = x1[i];
+        if constexpr (order > 1) from[2] = x2[i];
+        bias_act_element<order, Act, Functions>(s, from, bias[i], to);
+        y0[i] = to[0];
+        if constexpr (order > 1) y1[i] = to[1];
+      }
+    };
+    if (order == 0 || (scalars.clamped && !scalars.from_y))
+      loop(std::false_type(), std::true_type());
+    else if (scalars.from_y)  // where a clamp hides nothing
+      loop(std::true_type(), std::false_type());
+    else
+      loop(std::false_type(), std::false_type());
     if (sums)
       for_runs(o.channels, o.inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
         const A* last = y[kOutputs - 1] + at;
