@@ -28,7 +28,7 @@ test:  ## the op tests against the wheel of dist/ (built if absent), then the te
 	$(RUN) docker/make_wheel.py test $(BUILD_FLAGS)
 	$(RUN) docker/make_wheel.py test-pipeline
 
-test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch and pytest, dist/ the wheel
+test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch, pytest, hypothesis, scipy; dist/ the wheel
 	@bash docker/test-gpu.sh "$(PYTHON)"
 
 sanitize:  ## the same under compute-sanitizer: memcheck, racecheck, initcheck, synccheck

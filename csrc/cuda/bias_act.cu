@@ -65,11 +65,10 @@ struct Operands {
   acc_t<T>* sums;  // the workspace; null for none
 };
 
-// Vectors of each input that a thread has in flight: some 64 bytes together, half of that where registers and code are
-// needed for more than moving data.
+// Vectors of each input that a thread has in flight: some 64 bytes together, half of that where the activation wants
+// registers and code for more than moving data.
 template <int order, class Act, class T>
-constexpr int kVectors =
-    (order == 0 || (sizeof(T) == 2 && !Act::kCurved) ? 4 : 2) / (Act::kCurved && sizeof(T) != 4 ? 2 : 1);
+constexpr int kVectors = (order == 0 ? 4 : 2) / (Act::kCurved && sizeof(T) != 4 ? 2 : 1);
 // `columns` keeps b and sums in registers beside them.
 template <int order, class Act, class T>
 constexpr int kColumnVectors = std::max(1, kVectors<order, Act, T> / 2);
