@@ -20,7 +20,9 @@ import customops
 class ModulatedConv2d(nn.Module):
     """A convolution whose input channels are scaled by a style, per sample, and whose outputs are normalised again."""
 
-    def __init__(self, in_channels: int, out_channels: int, size: int, style: int, up: int = 1, demodulate: bool = True):
+    def __init__(
+        self, in_channels: int, out_channels: int, size: int, style: int, up: int = 1, demodulate: bool = True
+    ):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(out_channels, in_channels, size, size))
         self.style = nn.Linear(style, in_channels)
@@ -85,7 +87,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--channels", type=int, default=256)
-    parser.add_argument("--size", type=int, default=64, help="of the input image, in pixels; the output's is twice that")
+    parser.add_argument(
+        "--size", type=int, default=64, help="of the input image, in pixels; the output's is twice that"
+    )
     parser.add_argument("--steps", type=int, default=20)
     args = parser.parse_args()
     runs = [train(args.device, args.channels, args.size, args.steps, compiled) for compiled in (False, True)]
