@@ -58,7 +58,7 @@ def __getattr__(name: str):
     if name in _MODULE_OF:
         load()
         value = getattr(importlib.import_module(f"customops.{_MODULE_OF[name]}"), name)
-    elif name in __all__:
+    elif name in __all__ or name == "_cuda":
         value = importlib.import_module(f"customops.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,13 +18,16 @@ def root():
 
 
 @pytest.fixture(scope="session")
-def cmake_library(tmp_path_factory):
-    """libcustomops.so, compiled by CMake from the checkout; CUSTOMOPS_WAYS_LIBRARY names one that is there already."""
-    if path := os.environ.get("CUSTOMOPS_WAYS_LIBRARY"):
-        return Path(path)
-    folder = tmp_path_factory.mktemp("cmake")
-    cmake(ROOT / "csrc", folder)
-    return folder / "libcustomops.so"
+def cmake_build(tmp_path_factory):
+    """The build folder of examples/cpp, with libcustomops.so in customops/; CUSTOMOPS_WAYS_CMAKE keeps it between runs."""
+    folder = Path(os.environ.get("CUSTOMOPS_WAYS_CMAKE") or tmp_path_factory.mktemp("cmake"))
+    cmake(ROOT / "examples/cpp", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cmake_library(cmake_build):
+    return cmake_build / "customops/libcustomops.so"
 
 
 def cmake(source, folder, *options):

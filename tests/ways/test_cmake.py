@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 import torch
-from conftest import cmake
 
 
 def configure(source, folder, *options, env=None):
@@ -15,12 +14,11 @@ def configure(source, folder, *options, env=None):
     return " ".join(run.stderr.split())
 
 
-def test_a_cpp_program_runs_an_op(root, tmp_path):
-    cmake(root / "examples/cpp", tmp_path)
-    run = subprocess.run([tmp_path / "axpy"], capture_output=True, text=True, check=True)
+def test_a_cpp_program_runs_an_op(cmake_build):
+    run = subprocess.run([cmake_build / "axpy"], capture_output=True, text=True, check=True)
     assert run.stdout.split()[:3] == ["6", "9", "12"]
     assert "axpy: y must have the shape of x, (3,), got (5,)" in run.stdout
-    needed = subprocess.run(["ldd", tmp_path / "axpy"], capture_output=True, text=True, check=True).stdout
+    needed = subprocess.run(["ldd", cmake_build / "axpy"], capture_output=True, text=True, check=True).stdout
     assert "libcustomops.so" in needed
     assert "libpython" not in needed
 
