@@ -7,7 +7,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 # What customops.jit and CMake compile. Also listed in docker/check_wheel.py.
-SOURCES = ("*.h", "*.cpp", "CMakeLists.txt", "exports.map", "flags.txt", "jobs.py", "cpu/*", "cuda/*")
+SOURCES = ("*.h", "*.cpp", "CMakeLists.txt", "exports.map", "flags.txt", "jobs.py", "cmake/*", "cpu/*", "cuda/*")
 
 
 class Sources(build_py):

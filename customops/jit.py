@@ -26,7 +26,17 @@ __all__ = ["BuildError", "build", "build_cuda", "load"]
 HERE = Path(__file__).parent
 # In a wheel the sources lie in the package, in a checkout beside it.
 SOURCES = HERE / "csrc" if (HERE / "csrc").is_dir() else HERE.parent / "csrc"
-_CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer", "CPU part", "Features")
+_CPU_FACTS = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "flags",
+    "CPU implementer",
+    "CPU part",
+    "Features",
+)
 
 
 def load(cuda: bool = False, verbose: bool = False) -> Path:
@@ -85,19 +95,16 @@ def recipe(
     architectures: list[str] | None = None,
 ) -> _build.Recipe:
     """How to make a library of some sources: C++ ones, or CUDA ones for some architectures such as ``["90"]``."""
-    try:
-        from torch.utils import cpp_extension
-    except ModuleNotFoundError as error:  # torch's module imports setuptools
-        raise BuildError(f"customops: torch.utils.cpp_extension needs {error.name}: pip install {error.name}") from error
-    compiler, compiler_identity = _build.find_compiler(cpp_extension.get_cxx_compiler() or "c++")
-    flags = _lines(SOURCES / "flags.txt")
-    include = [f"-I{path}" for path in cpp_extension.include_paths()[:1]]  # the second is torch's C++ API, not for us
-    link = [f"-L{path}" for path in cpp_extension.library_paths()] + ["-ltorch_cpu"]
+    # As torch.utils.cpp_extension has them; importing it, and with it setuptools, would make every start slower.
+    torch_folder = Path(torch.__file__).parent
+    compiler, compiler_identity = _build.find_compiler(os.environ.get("CXX") or "c++")
+    flags, include = _lines(SOURCES / "flags.txt"), [f"-I{torch_folder / 'include'}"]
+    link = [f"-L{torch_folder / 'lib'}", "-ltorch_cpu"]
     identity += (compiler_identity, torch.__version__, str(torch.version.git_version))
     if architectures is None:
         compile = words(*compiler, "-c") + " $in -o $out " + words("-fPIC", "-march=native", *flags, *include)
     else:
-        home = cuda_home(cpp_extension.CUDA_HOME)
+        home = cuda_home()
         identity += (_build.identity_of(str(home / "bin/nvcc")),)
         compile = words(home / "bin/nvcc", "-c") + " $in -o $out " + words(
             *(flag for flag in flags if flag.startswith(("-std", "-O", "-D"))),
@@ -111,7 +118,7 @@ def recipe(
     link += ["-Wl,--exclude-libs,ALL", f"-Wl,--version-script={exports}", "-Wl,--gc-sections,--strip-all"]
     objects = {f"{source.stem}.o": source for source in sources}
     # libstdc++ goes into the library where there is a static one, so that an older one that Python has loaded does not count.
-    static = "$$(test -f \"$$(" + words(*compiler) + " -print-file-name=libstdc++.a)\" && echo -static-libstdc++)"
+    static = '$$(test -f "$$(' + words(*compiler) + ' -print-file-name=libstdc++.a)" && echo -static-libstdc++)'
     rules = [
         "rule compile",
         f"  command = {compile} -MMD -MF $out.d",
@@ -128,8 +135,15 @@ def recipe(
     )
 
 
-def cuda_home(found: str | None) -> Path:
-    """The CUDA toolkit that torch.utils.cpp_extension found, if it can serve this machine's driver."""
+def cuda_home() -> Path:
+    """The CUDA toolkit that torch.utils.cpp_extension finds, if it can serve this machine's driver."""
+    try:
+        from torch.utils import cpp_extension
+    except ModuleNotFoundError as error:  # of setuptools
+        raise BuildError(
+            f"customops: torch.utils.cpp_extension needs {error.name}: pip install {error.name}"
+        ) from error
+    found = cpp_extension.CUDA_HOME
     if found is None or not Path(found, "bin/nvcc").exists():
         raise BuildError(
             "customops: there is a GPU, but no nvcc to compile its kernels with: install the CUDA toolkit and set CUDA_HOME, "
@@ -144,7 +158,9 @@ def cuda_home(found: str | None) -> Path:
             "update the driver, or set CUDA_HOME to an older toolkit"
         )
     if not _static_runtime(Path(found)):
-        raise BuildError(f"customops: {found} has no libcudart_static.a: install the complete CUDA toolkit, or set CUDA_HOME")
+        raise BuildError(
+            f"customops: {found} has no libcudart_static.a: install the complete CUDA toolkit, or set CUDA_HOME"
+        )
     return Path(found)
 
 

@@ -35,7 +35,9 @@ GLIBC_OF_MANYLINUX_2_28 = (2, 17)
 MAX_MEGABYTES = 15
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 # The sources, for builds on the user's machine.
-SOURCES = re.compile(r"csrc/((cpu|cuda)/)?\w+\.(h|cpp|cu|cuh)|csrc/(CMakeLists\.txt|exports\.map|flags\.txt|jobs\.py)")
+SOURCES = re.compile(
+    r"csrc/((cpu|cuda)/)?\w+\.(h|cpp|cu|cuh)|csrc/(CMakeLists\.txt|cmake/FindTorch\.cmake|exports\.map|flags\.txt|jobs\.py)"
+)
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"
 )

@@ -25,10 +25,21 @@ def main() -> None:
     if len(wheels) != 1:
         raise Failure(f"dist/ must hold one wheel of customops, found {len(wheels)}: make wheel")
     if shutil.which("c++") is None:
-        raise Failure("the just-in-time and CMake builds need a C++17 compiler, and c++ is not on the PATH: install g++")
+        raise Failure(
+            "the just-in-time and CMake builds need a C++17 compiler, and c++ is not on the PATH: install g++"
+        )
     tools = virtual_environment("ways")
     (CACHE / "ways").mkdir(exist_ok=True)
-    install = ("-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--force-reinstall", "--disable-pip-version-check")
+    install = (
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--force-reinstall",
+        "--disable-pip-version-check",
+    )
     env = environment(
         tools,
         CUSTOMOPS_JIT_CACHE=str(CACHE / "ways/jit"),

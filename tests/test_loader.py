@@ -168,9 +168,14 @@ def test_derivatives_are_there_when_torch_ops_comes_first():
     assert "Backward" in loaded(f"{code}; print(torch.ops.customops.axpy(x, x).grad_fn)")
 
 
-@pytest.mark.parametrize("first", ["from customops.axpy import axpy", "import customops.bias_act", "import customops.nn"])
+@pytest.mark.parametrize(
+    "first", ["from customops.axpy import axpy", "import customops.bias_act", "import customops.nn"]
+)
 def test_a_module_does_not_take_the_place_of_its_function(first):
-    assert loaded(f"{first}; import customops; print(callable(customops.axpy), callable(customops.bias_act))") == "True True"
+    assert (
+        loaded(f"{first}; import customops; print(callable(customops.axpy), callable(customops.bias_act))")
+        == "True True"
+    )
 
 
 def test_every_public_name_is_in_dir():
@@ -184,12 +189,16 @@ def test_loading_the_same_library_again_does_nothing():
     assert loaded(code) == "True"
 
 
-@pytest.mark.parametrize("other", [("setuptools", "/elsewhere.so"), ("cmake", "/elsewhere.so"), ("jit", "/elsewhere.so")])
+@pytest.mark.parametrize(
+    "other", [("setuptools", "/elsewhere.so"), ("cmake", "/elsewhere.so"), ("jit", "/elsewhere.so")]
+)
 def test_loading_two_is_an_error_that_says_so(other):
     here = customops.load()
     with pytest.raises(RuntimeError) as error:
         customops.load(*other)
-    assert str(error.value).startswith(f"customops.load: {here}, built by {customops._loader.opened.compiler}, is open already (")
+    assert str(error.value).startswith(
+        f"customops.load: {here}, built by {customops._loader.opened.compiler}, is open already ("
+    )
     assert f"hold one library: call customops.load('{other[0]}') before the first op, or set " in str(error.value)
     with pytest.raises(RuntimeError, match="is open already"):
         customops.load("jit" if customops._loader.opened.compiler != "jit" else "setuptools")
@@ -246,7 +255,9 @@ print(customops.axpy(torch.ones(1), torch.ones(1)).item())
 def without_library(tmp_path):
     """A copy of the package, sources and all, for which nobody has compiled anything."""
     here = Path(customops.__file__).parent
-    copy = shutil.copytree(here, tmp_path / "site/customops", ignore=shutil.ignore_patterns("*.so", "__pycache__", "csrc"))
+    copy = shutil.copytree(
+        here, tmp_path / "site/customops", ignore=shutil.ignore_patterns("*.so", "__pycache__", "csrc")
+    )
     shutil.copytree(customops.jit.SOURCES, copy / "csrc", ignore=shutil.ignore_patterns("__pycache__"))
     return copy.parent
 
@@ -257,6 +268,10 @@ def test_without_a_prebuilt_library_it_is_compiled_just_in_time_or_says_what_is_
     env = {"PYTHONPATH": str(site), "PATH": str(empty), "CUSTOMOPS_JIT_CACHE": str(tmp_path / "cache")}
     run = python("import customops; customops.add2", cwd=tmp_path, CUSTOMOPS_COMPILER="", CXX="", **env)
     assert "_cpu.so is not there, a prebuilt library for this platform: compiling just in time" in run.stderr
-    assert run.stderr.strip().splitlines()[-1].startswith("customops._build.BuildError: customops: compiling just in time ")
+    assert (
+        run.stderr.strip()
+        .splitlines()[-1]
+        .startswith("customops._build.BuildError: customops: compiling just in time ")
+    )
     assert "needs a C++17 compiler, and c++ is not on the PATH: install g++, or set CXX" in run.stderr
     assert not (tmp_path / "cache").exists()

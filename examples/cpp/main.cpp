@@ -1,5 +1,5 @@
-// Calls customops::axpy through torch's dispatcher. The program is linked with libcustomops.so, which registers the ops when
-// it is opened; Python has no part in it.
+// Calls customops::axpy through torch's dispatcher. The program is linked with libcustomops.so, which registers the ops
+// when it is opened; Python has no part in it.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 

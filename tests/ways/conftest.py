@@ -40,7 +40,9 @@ def cmake(source, folder, *options):
 @pytest.fixture(scope="session")
 def environments(cmake_library):
     """{way to build: environment in which a new Python takes it}."""
-    clean = {name: value for name, value in os.environ.items() if name not in ("CUSTOMOPS_COMPILER", "CUSTOMOPS_LIBRARY")}
+    clean = {
+        name: value for name, value in os.environ.items() if name not in ("CUSTOMOPS_COMPILER", "CUSTOMOPS_LIBRARY")
+    }
     return {
         "setuptools": clean | {"CUSTOMOPS_COMPILER": "setuptools"},
         "jit": clean | {"CUSTOMOPS_COMPILER": "jit"},

@@ -1,6 +1,6 @@
 """Prints a hash of what every op computes in float32, one line a call: the same bits, the same lines.
 
-    CUSTOMOPS_COMPILER=jit python tests/ways/results.py
+CUSTOMOPS_COMPILER=jit python tests/ways/results.py
 """
 
 import hashlib

@@ -9,7 +9,13 @@ import torch
 
 def configure(source, folder, *options, env=None):
     """stderr, in one line, of a configuration that has to fail."""
-    run = subprocess.run(["cmake", "-G", "Ninja", "-S", source, "-B", folder, *options], capture_output=True, text=True, check=False, env=env)
+    run = subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", source, "-B", folder, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )
     assert run.returncode != 0
     return " ".join(run.stderr.split())
 
@@ -49,7 +55,9 @@ def test_no_nvcc_is_an_error_not_a_cpu_build(root, tmp_path):
         (programs / name).symlink_to(shutil.which(name))
     env["PATH"] = f"{programs}:/usr/bin:/bin"
     options = ("-DCUSTOMOPS_CUDA=ON", f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}")
-    assert "needs nvcc, which was not found: install the CUDA toolkit" in configure(root / "csrc", tmp_path / "b", *options, env=env)
+    assert "needs nvcc, which was not found: install the CUDA toolkit" in configure(
+        root / "csrc", tmp_path / "b", *options, env=env
+    )
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")

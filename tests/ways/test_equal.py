@@ -15,7 +15,9 @@ def test_forward_passes_are_bitwise_equal(root, environments, capability):
     lines = {}
     for way, env in environments.items():
         command = [sys.executable, root / "tests/ways/results.py"]
-        run = subprocess.run(command, env=env | {"CUSTOMOPS_CPU_CAPABILITY": capability}, capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            command, env=env | {"CUSTOMOPS_CPU_CAPABILITY": capability}, capture_output=True, text=True, check=True
+        )
         lines[way] = run.stdout.splitlines()
     assert len(lines["jit"]) > 200
     assert {line.split()[1] for line in lines["jit"][1:]} >= set(torch_ops(root))
@@ -34,7 +36,9 @@ def torch_ops(root):
 
 @pytest.mark.parametrize("way", ["setuptools", "jit", "cmake"])
 def test_the_report_says_which_build_is_open(environments, way):
-    run = subprocess.run([sys.executable, "-m", "customops"], env=environments[way], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "customops"], env=environments[way], capture_output=True, text=True, check=True
+    )
     assert f"(loaded; built by {way}: CUSTOMOPS_COMPILER={way})" in run.stdout
 
 

@@ -11,7 +11,11 @@ def run(root, environments, way, program, *arguments):
     options = ["--compiler", way]
     if way == "cmake":
         options += ["--library", environments[way]["CUSTOMOPS_LIBRARY"]]
-    env = {name: value for name, value in environments[way].items() if name not in ("CUSTOMOPS_COMPILER", "CUSTOMOPS_LIBRARY")}
+    env = {
+        name: value
+        for name, value in environments[way].items()
+        if name not in ("CUSTOMOPS_COMPILER", "CUSTOMOPS_LIBRARY")
+    }
     command = [sys.executable, root / "examples" / program, *options, *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

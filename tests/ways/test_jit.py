@@ -231,7 +231,9 @@ def test_ninja_is_found_beside_python_and_missed_with_the_remedy(monkeypatch, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "env/bin/python"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
-    with pytest.raises(jit.BuildError, match=r"needs ninja, which is neither on the PATH nor beside .*: pip install ninja$"):
+    with pytest.raises(
+        jit.BuildError, match=r"needs ninja, which is neither on the PATH nor beside .*: pip install ninja$"
+    ):
         _build.find_ninja()
     (tmp_path / "env/bin").mkdir(parents=True)
     (tmp_path / "env/bin/ninja").touch(mode=0o755)
@@ -240,7 +242,9 @@ def test_ninja_is_found_beside_python_and_missed_with_the_remedy(monkeypatch, tm
 
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setenv("CXX", "g++-99 -m64")
-    with pytest.raises(jit.BuildError, match=r"needs a C\+\+17 compiler, and g\+\+-99 is not on the PATH: install g\+\+, or set CXX$"):
+    with pytest.raises(
+        jit.BuildError, match=r"needs a C\+\+17 compiler, and g\+\+-99 is not on the PATH: install g\+\+, or set CXX$"
+    ):
         jit.build()
 
 
@@ -261,7 +265,9 @@ def test_a_gpu_without_nvcc_is_an_error_not_a_cpu_build(gpu, monkeypatch, tmp_pa
 
     for home in (None, str(tmp_path)):
         monkeypatch.setattr(cpp_extension, "CUDA_HOME", home)
-        with pytest.raises(jit.BuildError, match=r"there is a GPU, but no nvcc .* set CUDA_HOME, or use the prebuilt kernels"):
+        with pytest.raises(
+            jit.BuildError, match=r"there is a GPU, but no nvcc .* set CUDA_HOME, or use the prebuilt kernels"
+        ):
             jit.build_cuda()
 
 
@@ -272,7 +278,9 @@ def test_nvcc_newer_than_the_driver(gpu, monkeypatch, tmp_path):
     (tmp_path / "bin/nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
     (tmp_path / "bin/nvcc").chmod(0o755)
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path))
-    with pytest.raises(jit.BuildError, match=r"is of CUDA 13, and the driver runs code of CUDA 12\.8 at most: update the driver"):
+    with pytest.raises(
+        jit.BuildError, match=r"is of CUDA 13, and the driver runs code of CUDA 12\.8 at most: update the driver"
+    ):
         jit.build_cuda()
 
 
@@ -280,7 +288,11 @@ def test_the_cache_goes_where_the_environment_says(monkeypatch, tmp_path):
     for name in ("CUSTOMOPS_JIT_CACHE", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     assert _build.cache() == Path.home() / ".cache/customops"
-    for name, folder in (("XDG_CACHE_HOME", "customops"), ("TORCH_EXTENSIONS_DIR", "customops"), ("CUSTOMOPS_JIT_CACHE", "")):
+    for name, folder in (
+        ("XDG_CACHE_HOME", "customops"),
+        ("TORCH_EXTENSIONS_DIR", "customops"),
+        ("CUSTOMOPS_JIT_CACHE", ""),
+    ):
         monkeypatch.setenv(name, str(tmp_path / name))
         assert _build.cache() == tmp_path / name / folder
 
