@@ -1,7 +1,7 @@
 """What opening the library costs over `import torch`: python benchmarks/load.py [--rounds=15]
 
-New processes, each timed from inside, the ways in turn; quoted are medians in milliseconds. The just-in-time library is compiled
-before the first round, so this is every start but the first.
+New processes, each timed from inside, the ways in turn; quoted are medians in milliseconds. The just-in-time library is
+compiled before the first round, so this is every start but the first.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     CUSTOMOPS_COMPILER=jit python program.py        # or customops.load("jit") before the first op
 
-The sources are the wheel's own; ninja and a C++17 compiler have to be there, for CUDA tensors nvcc too. Builds are kept in
-``CUSTOMOPS_JIT_CACHE``, or ``customops/`` in ``TORCH_EXTENSIONS_DIR``, ``XDG_CACHE_HOME`` or ``~/.cache``, one for each
-combination of sources, flags, torch, compiler, CPU and GPU. CPU kernels are compiled first; CUDA kernels when a CUDA tensor
-first meets an op. ``MAX_JOBS`` says how many compilers run at once.
+The sources are the wheel's own; ninja and a C++17 compiler have to be there, for CUDA tensors nvcc too. Builds are kept
+in ``CUSTOMOPS_JIT_CACHE``, or ``customops/`` in ``TORCH_EXTENSIONS_DIR``, ``XDG_CACHE_HOME`` or ``~/.cache``, one for
+each combination of sources, flags, torch, compiler, CPU and GPU. CPU kernels are compiled first, CUDA kernels when a
+CUDA tensor first meets an op. ``MAX_JOBS`` says how many compilers run at once.
 """
 
 import importlib.util
@@ -117,7 +117,7 @@ def recipe(
     exports = SOURCES / "exports.map"
     link += ["-Wl,--exclude-libs,ALL", f"-Wl,--version-script={exports}", "-Wl,--gc-sections,--strip-all"]
     objects = {f"{source.stem}.o": source for source in sources}
-    # libstdc++ goes into the library where there is a static one, so that an older one that Python has loaded does not count.
+    # libstdc++ goes into the library where there is a static one: an older one in this process does not count then.
     static = '$$(test -f "$$(' + words(*compiler) + ' -print-file-name=libstdc++.a)" && echo -static-libstdc++)'
     rules = [
         "rule compile",
@@ -146,16 +146,16 @@ def cuda_home() -> Path:
     found = cpp_extension.CUDA_HOME
     if found is None or not Path(found, "bin/nvcc").exists():
         raise BuildError(
-            "customops: there is a GPU, but no nvcc to compile its kernels with: install the CUDA toolkit and set CUDA_HOME, "
-            "or use the prebuilt kernels (CUSTOMOPS_COMPILER=setuptools)"
+            "customops: there is a GPU, but no nvcc to compile its kernels with: install the CUDA toolkit and set "
+            "CUDA_HOME, or use the prebuilt kernels (CUSTOMOPS_COMPILER=setuptools)"
         )
     from customops import _cuda
 
     driver, nvcc = _cuda.driver_version(), _nvcc_major(Path(found, "bin/nvcc"))
     if driver and nvcc > driver // 1000:
         raise BuildError(
-            f"customops: {found}/bin/nvcc is of CUDA {nvcc}, and the driver runs code of CUDA {_cuda.dotted(driver)} at most: "
-            "update the driver, or set CUDA_HOME to an older toolkit"
+            f"customops: {found}/bin/nvcc is of CUDA {nvcc}, and the driver runs code of CUDA {_cuda.dotted(driver)} "
+            "at most: update the driver, or set CUDA_HOME to an older toolkit"
         )
     if not _static_runtime(Path(found)):
         raise BuildError(

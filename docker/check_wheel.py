@@ -36,7 +36,8 @@ MAX_MEGABYTES = 15
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 # The sources, for builds on the user's machine.
 SOURCES = re.compile(
-    r"csrc/((cpu|cuda)/)?\w+\.(h|cpp|cu|cuh)|csrc/(CMakeLists\.txt|cmake/FindTorch\.cmake|exports\.map|flags\.txt|jobs\.py)"
+    r"csrc/((cpu|cuda)/)?\w+\.(h|cpp|cu|cuh)|csrc/cmake/FindTorch\.cmake"
+    r"|csrc/(CMakeLists\.txt|exports\.map|flags\.txt|jobs\.py)"
 )
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"

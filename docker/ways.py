@@ -1,7 +1,7 @@
 """Tests the wheel of dist/ and the sources in it, built in three ways: `make test-ways`.
 
-The wheel's prebuilt library, the one that customops.jit compiles, and the one of csrc/CMakeLists.txt: the whole op suite runs
-against the second and third (`make test` has run it against the first), then tests/ways. What is compiled stays in
+The wheel's prebuilt library, the one that customops.jit compiles, and the one of csrc/CMakeLists.txt: first tests/ways,
+then the whole op suite against the second and third (`make test` has run it against the first). What is compiled stays in
 .cache/ways. Needs a C++ compiler on this machine.
 """
 

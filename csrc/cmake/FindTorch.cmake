@@ -1,7 +1,8 @@
 # Finds what a library on the LibTorch stable ABI takes of torch: its headers and libtorch_cpu.
 #
-# Torch's own TorchConfig.cmake, that of a CUDA build, also wants the CUDA toolkit, cuDNN and whatever else torch was built with, even
-# for CPU code. Looks where that file would be found: Torch_DIR, CMAKE_PREFIX_PATH. Defines the target Torch::cpu.
+# Torch's own TorchConfig.cmake, that of a CUDA build, also wants the CUDA toolkit, cuDNN and whatever else torch was
+# built with, even for CPU code. Looks where that file would be found: Torch_DIR, CMAKE_PREFIX_PATH. Defines the target
+# Torch::cpu.
 set(Torch_HINTS "")
 foreach(folder IN LISTS Torch_DIR Torch_ROOT CMAKE_PREFIX_PATH)
   # Of share/cmake/Torch, of share/cmake (torch.utils.cmake_prefix_path), of an unpacked libtorch.

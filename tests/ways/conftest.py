@@ -19,7 +19,7 @@ def root():
 
 @pytest.fixture(scope="session")
 def cmake_build(tmp_path_factory):
-    """The build folder of examples/cpp, with libcustomops.so in customops/; CUSTOMOPS_WAYS_CMAKE keeps it between runs."""
+    """The build folder of examples/cpp, libcustomops.so in customops/; CUSTOMOPS_WAYS_CMAKE keeps it between runs."""
     folder = Path(os.environ.get("CUSTOMOPS_WAYS_CMAKE") or tmp_path_factory.mktemp("cmake"))
     cmake(ROOT / "examples/cpp", folder)
     return folder

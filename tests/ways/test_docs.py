@@ -1,4 +1,4 @@
-"""The pages of docs/ and the README: their Python runs, what they quote is in the source, the files that they name are there."""
+"""The pages of docs/ and the README: their Python runs, what they quote is in the source, programs named are there."""
 
 import re
 import subprocess
