@@ -11,14 +11,12 @@ FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
 RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && $(PYTHON)
 
-.PHONY: help wheel test test-gpu sanitize bench test-matrix reproduce verify index publish fetch image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch image shell lock lint format clean
 help:  ## this list
-	@echo "make TARGET [VARIABLE=value ...]"
+	@echo "make TARGET [VARIABLE=value ...]; the variables, and their values now, stand below"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
-	@echo "VARIABLES (and their values now)"
 	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
-	@echo "  ENGINE=$(ENGINE)      docker, podman, host; auto takes the first that answers"
-	@echo "  BASE=$(BASE)      debian: hash-locked packages; manylinux: PyPA's image by digest"
+	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
 	@echo "  PYTHON=$(PYTHON)   runs the scripts; PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES)"
 
 wheel:  ## build, repair, check and test a wheel; it appears in dist/ when all that went well
@@ -27,6 +25,9 @@ wheel:  ## build, repair, check and test a wheel; it appears in dist/ when all t
 test:  ## the op tests against the wheel of dist/ (built if absent), then the tests of the pipeline
 	$(RUN) docker/make_wheel.py test $(BUILD_FLAGS)
 	$(RUN) docker/make_wheel.py test-pipeline
+
+test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
+	$(RUN) docker/ways.py
 
 test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch, pytest, hypothesis, scipy; dist/ the wheel
 	@bash docker/test-gpu.sh "$(PYTHON)"
@@ -51,6 +52,9 @@ index:  ## dist/simple-root, a static package index that pip and uv install from
 
 publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
 	$(RUN) docker/publish.py --repository-url "$(REPOSITORY_URL)"
+
+docs:  ## the site of docs/, into build/site; a broken link is an error
+	$(RUN) docker/docs.py
 
 fetch:  ## download every locked input into .cache/ and verify it; the only step with a network
 	$(RUN) docker/fetch.py

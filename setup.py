@@ -16,15 +16,7 @@ VARIANT, ARCHITECTURES = nvcc.variant()
 os.environ["MAX_JOBS"] = str(jobs.jobs())  # for BuildExtension
 
 COMPILE_ARGS = [
-    "-std=c++17",
-    "-O3",
-    "-g0",
-    "-fvisibility=hidden",
-    "-ffunction-sections",
-    "-Wall",
-    "-Wno-maybe-uninitialized",  # GCC's own AVX-512 headers trip over it
-    # What torch 2.10 offers, whichever torch stands by: the headers then refuse anything newer.
-    "-DTORCH_TARGET_VERSION=0x020a000000000000",
+    *(line for line in (ROOT / "csrc/flags.txt").read_text().splitlines() if not line.startswith("#")),
     # No absolute path of the build machine ends up in an error message.
     f"-ffile-prefix-map={ROOT.resolve()}=.",
     f"-ffile-prefix-map={TORCH_HEADERS}=torch/include",
@@ -70,5 +62,5 @@ setup(
         library("cpu", ["csrc/library.cpp", *files("cpu/*.cpp")]),
         *(library(name, files("cuda/*.cu")) for name in ARCHITECTURES),
     ],
-    cmdclass={"build_ext": build_ext, "bdist_wheel": wheel},
+    cmdclass={"build_ext": build_ext, "build_py": py3_wheel.Sources, "bdist_wheel": wheel},
 )

@@ -11,6 +11,11 @@
 #include <stdexcept>
 #include <string>
 
+// torch 2.10 and 2.11 have it under its older name.
+#ifndef STABLE_TORCH_ERROR_CODE_CHECK
+#define STABLE_TORCH_ERROR_CODE_CHECK(call) TORCH_ERROR_CODE_CHECK(call)
+#endif
+
 namespace customops {
 
 using torch::headeronly::IntHeaderOnlyArrayRef;

@@ -1,9 +1,32 @@
-"""The wheel's tag, and the beginning of its build record; setup.py uses it."""
+"""The wheel's tag, the sources that travel in it, and the beginning of its build record; setup.py uses it."""
 
 import json
 from pathlib import Path
 
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+# What customops.jit and CMake compile. Also listed in docker/check_wheel.py.
+SOURCES = ("*.h", "*.cpp", "CMakeLists.txt", "exports.map", "flags.txt", "jobs.py", "cmake/*", "cpu/*", "cuda/*")
+
+
+class Sources(build_py):
+    """A build_py that puts csrc/ into the package, as customops/csrc; an editable install finds it in the checkout."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            for source, target in self.copies().items():
+                self.mkpath(str(Path(target).parent))
+                self.copy_file(source, target)
+
+    def copies(self) -> dict[str, str]:
+        """Source -> target, in an order that no file system decides."""
+        found = sorted(path.as_posix() for pattern in SOURCES for path in Path("csrc").glob(pattern))
+        return {path: f"{self.build_lib}/customops/{path}" for path in found}
+
+    def get_outputs(self, include_bytecode=True):
+        return [*super().get_outputs(include_bytecode), *self.copies().values()]
 
 
 def command(record: dict, hidden_paths: dict[str, str]) -> type[bdist_wheel]:

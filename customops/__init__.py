@@ -1,6 +1,24 @@
-"""Fast, differentiable PyTorch ops. One wheel for every CPython from 3.10 and every torch from 2.10 on."""
+"""Fast, differentiable PyTorch ops. One wheel for every CPython from 3.10 and every torch from 2.10 on.
+
+Importing opens no library: the first use of an op does, here or in ``torch.ops.customops``. Before it, :func:`load` may
+say which library.
+"""
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING
 
 from customops import _loader
+from customops._loader import load
+
+if TYPE_CHECKING:  # for editors; at run time they come with the library
+    from customops import compat, jit, nn
+    from customops.add2 import add2
+    from customops.axpy import axpy
+    from customops.bias_act import bias_act, fused_leaky_relu
+    from customops.flatten_copy import flatten_copy, install_tensor_methods
+    from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
 
 __all__ = [
     "add2",
@@ -12,28 +30,54 @@ __all__ = [
     "flatten_copy",
     "fused_leaky_relu",
     "install_tensor_methods",
+    "jit",
+    "load",
     "nn",
     "setup_filter",
     "upfirdn2d",
     "upsample2d",
 ]
 
-_unusable = _loader.load()
-if _unusable is None:
-    from customops import compat, nn
-    from customops.add2 import add2
-    from customops.axpy import axpy
-    from customops.bias_act import bias_act, fused_leaky_relu
-    from customops.flatten_copy import flatten_copy, install_tensor_methods
-    from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
+# Modules of ops, and the public names that each brings.
+OPS = {
+    "add2": ("add2",),
+    "axpy": ("axpy",),
+    "bias_act": ("bias_act", "fused_leaky_relu"),
+    "flatten_copy": ("flatten_copy", "install_tensor_methods"),
+    "upfirdn2d": ("downsample2d", "filter2d", "setup_filter", "upfirdn2d", "upsample2d"),
+}
+_MODULE_OF = {name: module for module, names in OPS.items() for name in names}
 
 
 def __getattr__(name: str):
-    """``customops.__version__``, from the installed metadata, which takes a while to read; and why an op is not there."""
+    """Public names, upon their first use; and ``__version__``, from the installed metadata, which takes a while to read."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("customops")
-    if _unusable is not None and name in __all__:
-        raise ImportError(_unusable)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULE_OF:
+        load()
+        value = getattr(importlib.import_module(f"customops.{_MODULE_OF[name]}"), name)
+    elif name in __all__ or name == "_cuda":
+        value = importlib.import_module(f"customops.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(types.ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        """An op's module has its function's name; importing the module must not put it in the function's place."""
+        if name in _MODULE_OF and isinstance(value, types.ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+_loader.check_torch()
+_loader.wait_for_first_use()

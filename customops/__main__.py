@@ -12,6 +12,10 @@ from customops import _cuda, _loader
 
 def report_cuda() -> None:
     """What a first CUDA call would find. Does not open the library."""
+    if _loader.opened.compiler != "setuptools":
+        kinds = {"jit": "compiled at the first CUDA call", "cmake": "whatever was compiled into the library"}
+        print(f"CUDA kernels: {kinds[_loader.opened.compiler]}")
+        return
     machine, libraries = _cuda.machine(), _cuda.libraries()
     for index, (major, minor) in enumerate(machine.capabilities):
         print(f"GPU {index}: {torch.cuda.get_device_name(index)}, compute capability {major}.{minor}")
@@ -32,10 +36,11 @@ def main() -> None:
         pass
     print(f"customops {version} in {here}")
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}")
-    if customops._unusable:
-        print(f"error: {customops._unusable}")
+    try:
+        print(f"library: {customops.load()} (loaded; built by {_loader.opened.compiler}: {_loader.opened.why})")
+    except (ImportError, RuntimeError, ValueError) as error:
+        print(f"error: {error}")
     else:
-        print(f"library: {_loader.LIBRARY} (loaded)")
         print(f"CPU capability: {torch.ops.customops._cpu_capability()}, {torch.get_num_threads()} threads")
         report_cuda()
     print("build record: " + (json.dumps(record, indent=2, sort_keys=True) if record else "none"))

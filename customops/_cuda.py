@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-HERE = Path(__file__).parent
+from customops import _loader
 
 
 class Machine(NamedTuple):
@@ -36,15 +36,8 @@ def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, st
     """
     if not libraries:
         return None, "this build of customops has CPU kernels only: install the wheel without +cpu in its version"
-    if machine.torch is None:
-        return None, f"this torch ({torch.__version__}) is built without CUDA: install a CUDA build of torch"
-    if machine.driver == 0:
-        return None, "there is no NVIDIA driver on this machine: install one, 525 or newer"
-    if machine.error:
-        built = f"the driver supports CUDA {dotted(machine.driver)}, torch is built for {machine.torch}"
-        return None, f"torch cannot start CUDA ({machine.error}): {built}: update the driver, or free the GPU"
-    if not machine.capabilities:
-        return None, "torch sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+    if reason := why_no_gpu(machine):
+        return None, reason
     reasons = []
     for name in sorted(libraries, reverse=True):
         reason = why_not(machine, libraries[name])
@@ -52,6 +45,20 @@ def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, st
             return name, f"driver for CUDA {dotted(machine.driver)}, GPUs {gpus(machine)}"
         reasons.append(f"{name} {reason}")
     return None, "; ".join(reasons)
+
+
+def why_no_gpu(machine: Machine) -> str | None:
+    """None if there is a GPU that torch can use, otherwise the reason and the remedy."""
+    if machine.torch is None:
+        return f"this torch ({torch.__version__}) is built without CUDA: install a CUDA build of torch"
+    if machine.driver == 0:
+        return "there is no NVIDIA driver on this machine: install one, 525 or newer"
+    if machine.error:
+        built = f"the driver supports CUDA {dotted(machine.driver)}, torch is built for {machine.torch}"
+        return f"torch cannot start CUDA ({machine.error}): {built}: update the driver, or free the GPU"
+    if not machine.capabilities:
+        return "torch sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
+    return None
 
 
 def why_not(machine: Machine, library: dict) -> str | None:
@@ -85,9 +92,15 @@ def gpus(machine: Machine) -> str:
     return ", ".join(f"{major}.{minor}" for major, minor in machine.capabilities)
 
 
+def folder() -> Path:
+    """Where the prebuilt libraries are."""
+    prebuilt = _loader.opened is not None and _loader.opened.compiler == "setuptools"
+    return (_loader.opened.path if prebuilt else _loader.LIBRARY).parent
+
+
 def libraries() -> dict[str, dict]:
-    """The CUDA libraries of this build, as csrc/nvcc.py describes them."""
-    description = HERE / "_cuda.json"
+    """The CUDA libraries beside the prebuilt one, as csrc/nvcc.py describes them."""
+    description = folder() / "_cuda.json"
     return json.loads(description.read_text()) if description.exists() else {}
 
 
@@ -113,13 +126,29 @@ def machine() -> Machine:
 def load() -> str:
     """Opens the library for this machine and returns its name.
 
+    A just-in-time build compiles it now; CMake's library holds its CUDA kernels itself.
+
     Raises:
         RuntimeError: there is none; the message says why, and what to do.
     """
-    name, why = choose(machine(), libraries())
-    if name is None:
+    built_by = _loader.opened.compiler if _loader.opened else "setuptools"
+    if built_by == "cmake":
+        raise RuntimeError(
+            f"customops has no CUDA kernels: {_loader.opened.path} was built without: cmake -DCUSTOMOPS_CUDA=ON"
+        )
+    if built_by == "jit":
+        name, why = "jit", why_no_gpu(machine())
+    else:
+        name, why = choose(machine(), libraries())
+    if name is None or (name == "jit" and why):
         raise RuntimeError(f"customops has no CUDA kernels for this machine: {why}. `python -m customops` shows more")
-    torch.ops.load_library(HERE / f"_{name}.so")
+    if name == "jit":
+        from customops import jit
+
+        torch.ops.load_library(jit.build_cuda())
+        return name
+    _loader.logger.info("opening %s (%s)", folder() / f"_{name}.so", why)
+    torch.ops.load_library(folder() / f"_{name}.so")
     return name
 
 

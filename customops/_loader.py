@@ -1,19 +1,159 @@
-"""Finds the compiled library and opens it, or says why it could not."""
+"""Chooses the compiled library and opens it, or says why it could not: prebuilt, compiled just in time, or CMake's."""
 
+import importlib
+import logging
+import os
+import sys
+import threading
+import types
 from pathlib import Path
+from typing import NamedTuple
 
 LIBRARY = Path(__file__).with_name("_cpu.so")
+COMPILERS = ("auto", "setuptools", "jit", "cmake")
+
+logger = logging.getLogger("customops")
+logger.addHandler(logging.NullHandler())  # silent unless the program sets up logging
 
 
-def load() -> str | None:
-    """Opens ``customops/_cpu.so``, which registers every op with torch's dispatcher.
+class Opened(NamedTuple):
+    """The library of this process."""
+
+    compiler: str  # setuptools, jit or cmake
+    path: Path
+    why: str
+
+
+opened: Opened | None = None
+_lock = threading.RLock()
+_complete = False  # ops have their derivatives and fake kernels, too
+
+
+def load(compiler: str = "auto", path: str | os.PathLike | None = None) -> Path:
+    """Opens the compiled library, which registers every op with torch's dispatcher.
+
+    The first use of an op does this by itself, with ``"auto"``. A process can hold one library: call this before, or set
+    the environment variable. What was chosen, and why, goes to the logger ``customops``.
+
+    Args:
+        compiler: how the library was, or is to be, built:
+            ``"auto"``: as the environment variable ``CUSTOMOPS_COMPILER`` says. Without it the prebuilt library, or, only
+            where there is none for this platform, just in time;
+            ``"setuptools"``: the prebuilt one, which the wheel brings or ``pip install -e .`` compiled;
+            ``"jit"``: compiled just in time for this machine, see :mod:`customops.jit`;
+            ``"cmake"``: ``libcustomops.so``, as csrc/CMakeLists.txt builds it.
+        path: the library, for ``"cmake"`` (or ``CUSTOMOPS_LIBRARY``), or another prebuilt one for ``"setuptools"``.
 
     Returns:
-        None; or, for a torch that the library cannot run on, what to say as soon as an op is asked for.
+        The library that is open. Asking again for the same one does nothing.
 
     Raises:
-        ImportError: torch is missing or shadowed by a local folder; or the library is missing.
+        ValueError: no such way to build; or a path that is missing or not wanted.
+        ImportError: the library is missing or cannot be opened, or torch is too old for it.
+        RuntimeError: another library is open already; or the JIT build failed (:class:`customops.jit.BuildError`).
     """
+    global opened
+    with _lock:
+        if opened is None:
+            wanted = _choose(compiler, path)
+            _open(wanted)
+            opened = wanted
+        elif compiler != "auto" or path is not None:
+            _check_same(compiler, path)
+    _register()
+    return opened.path
+
+
+def _choose(compiler: str, path: str | os.PathLike | None) -> Opened:
+    why = "asked for"
+    if compiler == "auto" and (compiler := os.environ.get("CUSTOMOPS_COMPILER") or "auto") != "auto":
+        why = f"CUSTOMOPS_COMPILER={compiler}"
+    if compiler not in COMPILERS:
+        raise ValueError(f"customops.load: compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
+    check_version()
+    if compiler == "cmake":
+        path = path or os.environ.get("CUSTOMOPS_LIBRARY")
+        if not path:
+            raise ValueError("customops.load: cmake needs the path of libcustomops.so: path=..., or CUSTOMOPS_LIBRARY")
+        return Opened("cmake", _existing(Path(path)), why)
+    if compiler == "setuptools":
+        return Opened("setuptools", _existing(Path(path or LIBRARY)), why)
+    if path is not None:
+        raise ValueError(f"customops.load: {compiler} takes no path, got {os.fspath(path)!r}: say setuptools or cmake")
+    if compiler == "auto":
+        if LIBRARY.exists():
+            return Opened("setuptools", LIBRARY, "prebuilt")
+        why = f"{LIBRARY} is not there, a prebuilt library for this platform"
+        if not (Path(__file__).parent / "csrc").is_dir():
+            why += " (a checkout shadows an installed package: leave it, or run pip install -e . --no-build-isolation)"
+        print(f"customops: {why}: compiling just in time", file=sys.stderr)
+    from customops import jit
+
+    return Opened("jit", jit.build(), why)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise ImportError(
+            f"customops.load: {path} is not there. A source checkout has to be built first: pip install -e . "
+            "--no-build-isolation; or compile just in time: CUSTOMOPS_COMPILER=jit"
+        )
+    return path.absolute()
+
+
+def _open(library: Opened) -> None:
+    import torch
+
+    vars(torch.ops).pop("customops", None)  # the placeholder; torch puts its own namespace there
+    logger.info("opening %s, built by %s (%s)", library.path, library.compiler, library.why)
+    try:
+        torch.ops.load_library(library.path)
+    except OSError as error:
+        raise ImportError(
+            f"customops: {library.path} cannot be opened ({error}). Compile it on this machine: CUSTOMOPS_COMPILER=jit"
+        ) from error
+
+
+def wait_for_first_use() -> None:
+    """Lets ``torch.ops.customops`` open the library when it is first asked for an op."""
+    import torch
+
+    def first_use(name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        load()
+        return getattr(torch.ops.customops, name)
+
+    placeholder = types.ModuleType("torch.ops.customops")
+    placeholder.__getattr__ = first_use
+    torch.ops.customops = placeholder
+
+
+def _check_same(compiler: str, path: str | os.PathLike | None) -> None:
+    other_path = path is not None and Path(path).absolute() != opened.path
+    if compiler not in COMPILERS:
+        raise ValueError(f"customops.load: compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
+    if compiler not in ("auto", opened.compiler) or other_path:
+        raise RuntimeError(
+            f"customops.load: {opened.path}, built by {opened.compiler}, is open already ({opened.why}), and a process can "
+            f"hold one library: call customops.load({compiler!r}) before the first op, or set CUSTOMOPS_COMPILER={compiler}"
+        )
+
+
+def _register() -> None:
+    """Imports every op's module: derivatives, fake kernels, what to do at the first CUDA tensor.
+
+    Outside the lock, because another thread may hold the import lock of one of these modules and wait for ours.
+    """
+    global _complete
+    if not _complete:
+        for module in sys.modules["customops"].OPS:
+            importlib.import_module(f"customops.{module}")
+        _complete = True
+
+
+def check_torch() -> None:
+    """Raises ImportError if torch is missing or shadowed by a local folder."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -27,13 +167,12 @@ def load() -> str | None:
             f"`import torch` found {where}, which is not PyTorch: a folder or file named torch shadows it. "
             "Rename it, or run Python from another directory."
         )
+
+
+def check_version() -> None:
+    """Raises ImportError for a torch that no library of ours runs on."""
+    import torch
+
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < (2, 10):
-        return f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch"
-    if not LIBRARY.exists():
-        raise ImportError(
-            f"{LIBRARY} is not there. A source checkout has to be built first: "
-            "pip install -e . --no-build-isolation (or leave the checkout, so that the installed package is found)."
-        )
-    torch.ops.load_library(LIBRARY)
-    return None
+        raise ImportError(f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch")

@@ -34,6 +34,11 @@ ALLOWED_LIBRARIES = {
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
 MAX_MEGABYTES = 20
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
+# The sources, for builds on the user's machine.
+SOURCES = re.compile(
+    r"csrc/((cpu|cuda)/)?\w+\.(h|cpp|cu|cuh)|csrc/cmake/FindTorch\.cmake"
+    r"|csrc/(CMakeLists\.txt|exports\.map|flags\.txt|jobs\.py)"
+)
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"
 )
@@ -79,7 +84,9 @@ def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
         if name.startswith(f"{info}/"):
             expected = DIST_INFO.fullmatch(name.removeprefix(f"{info}/"))
         else:
-            known = path.suffix in PACKAGE_SUFFIXES or path.name == "_cuda.json"
+            inside = name.removeprefix(f"{package}/")
+            known = path.suffix in PACKAGE_SUFFIXES and not inside.startswith("csrc/")
+            known = known or path.name == "_cuda.json" or SOURCES.fullmatch(inside)
             expected = path.parts[0] == package and known and "__pycache__" not in path.parts
         if not expected:
             yield f"file: {name} does not belong into the wheel"

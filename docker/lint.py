@@ -14,7 +14,12 @@ def main() -> None:
     parser.add_argument("--fix", action="store_true", help="rewrite files instead of complaining")
     fix = parser.parse_args().fix
     tools = virtual_environment("lint")
-    cxx = sorted(p for suffix in ("cpp", "h", "cu", "cuh") for p in ROOT.glob(f"csrc/**/*.{suffix}"))
+    cxx = sorted(
+        p
+        for top in ("csrc", "examples")
+        for suffix in ("cpp", "h", "cu", "cuh")
+        for p in ROOT.glob(f"{top}/**/*.{suffix}")
+    )
     commands = [
         ["ruff", "check", *(["--fix"] if fix else []), "."],
         ["ruff", "format", *([] if fix else ["--check"]), "."],

@@ -1,8 +1,10 @@
 """Importing the package: what it costs, what it needs, and what it says when it cannot."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -135,7 +137,141 @@ def test_public_names():
 def test_python_m_customops():
     run = subprocess.run([sys.executable, "-m", "customops"], capture_output=True, text=True, check=True)
     assert f"torch {torch.__version__}" in run.stdout
-    assert "_cpu.so (loaded" in run.stdout
+    assert ".so (loaded; built by " in run.stdout
     assert f"CPU capability: {torch.ops.customops._cpu_capability()}" in run.stdout
     assert "CUDA kernels: " in run.stdout
     assert "build record: " in run.stdout
+
+
+def loaded(code, **env):
+    """stdout of `code`, run where nothing chooses a library; fails if the code does."""
+    run = python(code, **{"CUSTOMOPS_COMPILER": "", "CUSTOMOPS_LIBRARY": "", **env})
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+LIBRARY = Path(customops.__file__).with_name("_cpu.so")
+prebuilt = pytest.mark.skipif(not LIBRARY.exists(), reason="there is no prebuilt library")
+OPEN = "print([str(path) for path in torch.ops.loaded_libraries])"
+
+
+@prebuilt
+def test_an_import_opens_nothing_and_the_first_use_opens_the_prebuilt_library():
+    assert loaded(f"import customops, torch; {OPEN}") == "[]"
+    for use in ("customops.add2", "from customops import axpy", "import customops.nn", "torch.ops.customops.axpy",
+                "from customops.axpy import axpy", "customops.load()"):  # fmt: skip
+        assert loaded(f"import customops, torch; {use}; {OPEN}") == str([str(LIBRARY)]), use
+
+
+def test_derivatives_are_there_when_torch_ops_comes_first():
+    code = "import customops, torch; x = torch.ones(3, requires_grad=True)"
+    assert "Backward" in loaded(f"{code}; print(torch.ops.customops.axpy(x, x).grad_fn)")
+
+
+@pytest.mark.parametrize(
+    "first", ["from customops.axpy import axpy", "import customops.bias_act", "import customops.nn"]
+)
+def test_a_module_does_not_take_the_place_of_its_function(first):
+    assert (
+        loaded(f"{first}; import customops; print(callable(customops.axpy), callable(customops.bias_act))")
+        == "True True"
+    )
+
+
+def test_every_public_name_is_in_dir():
+    assert set(customops.__all__) <= set(dir(customops))
+    assert {name for names in customops.OPS.values() for name in names} <= set(customops.__all__)
+
+
+@prebuilt
+def test_loading_the_same_library_again_does_nothing():
+    again = "customops.load('setuptools'), customops.load(path=a)"
+    assert loaded(f"import customops; a = customops.load(); print((a, a) == ({again}))") == "True"
+
+
+@pytest.mark.parametrize(
+    "other", [("setuptools", "/elsewhere.so"), ("cmake", "/elsewhere.so"), ("jit", "/elsewhere.so")]
+)
+def test_loading_two_is_an_error_that_says_so(other):
+    here = customops.load()
+    with pytest.raises(RuntimeError) as error:
+        customops.load(*other)
+    assert str(error.value).startswith(
+        f"customops.load: {here}, built by {customops._loader.opened.compiler}, is open already ("
+    )
+    assert f"hold one library: call customops.load('{other[0]}') before the first op, or set " in str(error.value)
+    with pytest.raises(RuntimeError, match="is open already"):
+        customops.load("jit" if customops._loader.opened.compiler != "jit" else "setuptools")
+
+
+@prebuilt
+def test_another_prebuilt_library(tmp_path):
+    copy = shutil.copy(LIBRARY, tmp_path / "copy.so")
+    code = f"import customops; print(customops.load('setuptools', {str(copy)!r}), customops._cuda.libraries())"
+    assert loaded(code) == f"{copy} {{}}"
+
+
+@pytest.mark.parametrize(
+    ("call", "env", "message"),
+    [
+        (("gcc",), {}, "customops.load: compiler must be one of auto, setuptools, jit, cmake, got 'gcc'"),
+        (("auto",), {"CUSTOMOPS_COMPILER": "cmacke"}, "one of auto, setuptools, jit, cmake, got 'cmacke'"),
+        (("cmake",), {}, "customops.load: cmake needs the path of libcustomops.so: path=..., or CUSTOMOPS_LIBRARY"),
+        (("jit", "x.so"), {}, "customops.load: jit takes no path, got 'x.so': say setuptools or cmake"),
+        (("auto", "x.so"), {}, "customops.load: auto takes no path, got 'x.so': say setuptools or cmake"),
+        (("auto",), {"CUSTOMOPS_COMPILER": "cmake", "CUSTOMOPS_LIBRARY": "/no/such.so"}, "/no/such.so is not there"),
+        (("cmake", __file__), {}, f"customops: {__file__} cannot be opened ("),
+    ],
+)  # fmt: skip
+def test_wrong_choice(monkeypatch, call, env, message):
+    for name in ("CUSTOMOPS_COMPILER", "CUSTOMOPS_LIBRARY"):
+        monkeypatch.setenv(name, env.get(name, ""))
+    monkeypatch.setattr(customops._loader, "opened", None)
+    with pytest.raises((ValueError, ImportError)) as error:
+        customops.load(*call)
+    assert message in str(error.value)
+
+
+@prebuilt
+def test_the_choice_is_logged_and_silent_by_default():
+    logged = "import logging; logging.basicConfig(level='INFO'); import customops; customops.add2"
+    run = python(logged, CUSTOMOPS_COMPILER="")
+    assert f"INFO:customops:opening {LIBRARY}, built by setuptools (prebuilt)" in run.stderr
+    assert python("import customops; customops.add2", CUSTOMOPS_COMPILER="").stderr == ""
+
+
+def test_first_uses_in_many_threads():
+    code = """
+import customops, torch
+from concurrent.futures import ThreadPoolExecutor
+uses = [lambda: customops.axpy, lambda: torch.ops.customops.add2, lambda: __import__("customops.nn"), customops.load]
+with ThreadPoolExecutor(16) as pool:
+    list(pool.map(lambda use: use(), 4 * uses))
+print(customops.axpy(torch.ones(1), torch.ones(1)).item())
+"""
+    assert loaded(code) == "3.0"
+
+
+def without_library(tmp_path):
+    """A copy of the package, sources and all, for which nobody has compiled anything."""
+    here = Path(customops.__file__).parent
+    copy = shutil.copytree(
+        here, tmp_path / "site/customops", ignore=shutil.ignore_patterns("*.so", "__pycache__", "csrc")
+    )
+    shutil.copytree(customops.jit.SOURCES, copy / "csrc", ignore=shutil.ignore_patterns("__pycache__"))
+    return copy.parent
+
+
+def test_without_a_prebuilt_library_it_is_compiled_just_in_time_or_says_what_is_missing(tmp_path):
+    site, empty = without_library(tmp_path), tmp_path / "bin"
+    empty.mkdir()
+    env = {"PYTHONPATH": str(site), "PATH": str(empty), "CUSTOMOPS_JIT_CACHE": str(tmp_path / "cache")}
+    run = python("import customops; customops.add2", cwd=tmp_path, CUSTOMOPS_COMPILER="", CXX="", **env)
+    assert "_cpu.so is not there, a prebuilt library for this platform: compiling just in time" in run.stderr
+    assert (
+        run.stderr.strip()
+        .splitlines()[-1]
+        .startswith("customops._build.BuildError: customops: compiling just in time ")
+    )
+    assert "needs a C++17 compiler, and c++ is not on the PATH: install g++, or set CXX" in run.stderr
+    assert not (tmp_path / "cache").exists()

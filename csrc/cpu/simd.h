@@ -40,8 +40,15 @@ CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) 
   f(Isa<Capability::avx512>());
 }
 #endif
+#if defined(__FMA__) && !defined(__clang__)
+// Compiled with -march=native. Without this, GCC would fuse multiplications with additions here, and loops for every
+// machine would round differently from the wheel's.
+#define CUSTOMOPS_BASELINE __attribute__((flatten, optimize("fp-contract=off")))
+#else
+#define CUSTOMOPS_BASELINE
+#endif
 template <class F>
-__attribute__((noinline)) void run_baseline(const F& f) {
+CUSTOMOPS_BASELINE __attribute__((noinline)) void run_baseline(const F& f) {
   f(Isa<Capability::baseline>());
 }
 

@@ -1,0 +1,63 @@
+"""Tests the wheel of dist/ and the sources in it, built in three ways: `make test-ways`.
+
+The wheel's prebuilt library, the one that customops.jit compiles, and the one of csrc/CMakeLists.txt: first tests/ways,
+then the whole op suite against the second and third (`make test` has run it against the first). What is compiled stays in
+.cache/ways. Needs a C++ compiler on this machine.
+"""
+
+import argparse
+import shutil
+import subprocess
+
+from fetch import CACHE, Failure, main_guard
+from make_wheel import DIST, ROOT, environment, virtual_environment
+
+
+def run(tools, env, *arguments) -> None:
+    subprocess.run([tools / "python", *arguments], check=True, env=env, cwd=CACHE / "ways")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="tests/ways alone, without the op suite for each build")
+    quick = parser.parse_args().quick
+    wheels = list(DIST.glob("customops-*.whl"))
+    if len(wheels) != 1:
+        raise Failure(f"dist/ must hold one wheel of customops, found {len(wheels)}: make wheel")
+    if shutil.which("c++") is None:
+        raise Failure(
+            "the just-in-time and CMake builds need a C++17 compiler, and c++ is not on the PATH: install g++"
+        )
+    tools = virtual_environment("ways")
+    (CACHE / "ways").mkdir(exist_ok=True)
+    install = (
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--force-reinstall",
+        "--disable-pip-version-check",
+    )
+    env = environment(
+        tools,
+        CUSTOMOPS_JIT_CACHE=str(CACHE / "ways/jit"),
+        CUSTOMOPS_WAYS_CMAKE=str(CACHE / "ways/cmake"),
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    run(tools, env, *install, wheels[0])
+    pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    print("==> tests/ways: what is the same for all builds, and what a just-in-time build survives", flush=True)
+    run(tools, env, *pytest, ROOT / "tests/ways")
+    if quick:
+        return
+    suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name != "test_cuda.py"]
+    library = CACHE / "ways/cmake/customops/libcustomops.so"
+    for way in ("jit", "cmake"):
+        print(f"==> the op suite, with the library that {way} built", flush=True)
+        run(tools, env | {"CUSTOMOPS_COMPILER": way, "CUSTOMOPS_LIBRARY": str(library)}, *pytest, *suite)
+
+
+if __name__ == "__main__":
+    main_guard(main)

@@ -1,0 +1,331 @@
+"""A just-in-time build survives kills at random moments, company, leftovers, missing programs. With a small library."""
+
+import contextlib
+import fcntl
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from customops import _build, jit
+
+UNITS = 3
+# A large library is there half-written for a while.
+SLOW_LINKER = "c++ -shared $in -o $out.all && head -c 5000 $out.all >$out && sleep 0.3 && cp $out.all $out"
+# Without torch, so that a process is up in a moment.
+WORKER = f"""
+import ctypes, importlib.util, sys
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("build", {_build.__file__!r})
+build = sys.modules["build"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+folder = Path(sys.argv[1])
+sources = tuple(sorted(folder.glob("*.cpp")))
+recipe = build.Recipe("tiny", (folder / "rules").read_text(), sources, (), "a small library", 2)
+try:
+    print(ctypes.CDLL(str(build.build(recipe))).answer())
+except build.BuildError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Sources of a library that compiles in a second or so. Each run of the compiler adds a line to the file `runs`."""
+    monkeypatch.setenv("CUSTOMOPS_JIT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "worker.py").write_text(WORKER)
+    rules = ["rule compile", f"  command = echo $in >>{folder}/runs && c++ -O1 -fPIC -c $in -o $out",
+             "rule link", "  command = " + SLOW_LINKER]  # fmt: skip
+    for number in range(UNITS):
+        name = "answer" if number == 0 else f"unit{number}"
+        (folder / f"{name}.cpp").write_text(
+            f'#include <sstream>\nextern "C" int {name}() {{ std::ostringstream s; s << 42; return 21 * s.str().size(); }}'
+        )
+        rules.append(f"build {name}.o: compile {folder}/{name}.cpp")
+    objects = " ".join(re.findall(r"build (\S+):", "\n".join(rules)))
+    (folder / "rules").write_text("\n".join([*rules, f"build tiny.so: link {objects}"]) + "\n")
+    return folder
+
+
+def start(project, **options):
+    command = [sys.executable, project / "worker.py", project]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def finish(process):
+    """stderr of a worker that has to succeed, within a minute."""
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "42\n"), err
+    return err
+
+
+def cache(project):
+    return project.parent / "cache"
+
+
+def libraries(project):
+    """What a build made and has finished."""
+    return [path for path in cache(project).glob("tiny-*/tiny.so") if ".partial-" not in path.parent.name]
+
+
+def processes_in(folder):
+    """Compilers and the like that still work there."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder in (process / "cwd").resolve().parents:
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            pass
+    return found
+
+
+def runs(project):
+    return len((project / "runs").read_text().splitlines())
+
+
+def test_thirty_kills_at_random_moments_then_a_build_that_finishes(project):
+    started = time.monotonic()
+    finish(start(project))
+    whole_build = time.monotonic() - started
+    shutil.rmtree(cache(project))
+    generator, interrupted = random.Random(7), 0
+    for _ in range(30):
+        process = start(project, start_new_session=True)
+        time.sleep(generator.uniform(0, whole_build))
+        interrupted += process.poll() is None
+        if generator.random() < 0.5:
+            process.kill()  # ninja learns of it
+        else:
+            with contextlib.suppress(ProcessLookupError):  # it was done
+                os.killpg(process.pid, signal.SIGKILL)  # ninja dies as well; its compilers are in groups of their own
+        process.communicate()
+        for library in libraries(project):  # under this name there is only ever a whole one
+            code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).answer())"
+            assert subprocess.check_output([sys.executable, "-c", code], text=True) == "42\n"
+            if generator.random() < 0.8:
+                shutil.rmtree(library.parent)  # start over, sometimes
+    assert interrupted >= 10
+    finish(start(project))
+    finish(start(project))
+    assert not list(cache(project).glob("*.partial-*"))
+    deadline = time.monotonic() + 20
+    while processes_in(cache(project)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_in(cache(project)) == []
+
+
+def test_no_compiler_outlives_a_killed_build(project):
+    rules = (project / "rules").read_text()
+    (project / "rules").write_text(rules.replace("&& c++ -O1", "&& sleep 30 && c++ -O1"))
+    process = start(project)
+    while not (project / "runs").exists():
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    time.sleep(1)
+    assert processes_in(cache(project)) == []
+    assert libraries(project) == []
+
+
+def test_eight_at_once_compile_once(project):
+    messages = [finish(process) for process in [start(project) for _ in range(8)]]
+    assert runs(project) == UNITS
+    assert sum("compiling a small library into" in message for message in messages) == 1
+    for message in messages:
+        assert "compiling a small library" in message or message == ""
+    waited = [message for message in messages if message.startswith("customops: waiting for process ")]
+    assert all(re.search(r"waiting for process \d+ on \S+, compiling a small library", message) for message in waited)
+    finish(start(project))
+    assert runs(project) == UNITS
+
+
+def test_waiting_is_announced_with_the_one_waited_for(project):
+    root = cache(project)
+    root.mkdir()
+    recipe = _build.Recipe("tiny", (project / "rules").read_text(), tuple(sorted(project.glob("*.cpp"))), (), "", 2)
+    with (root / f"tiny-{recipe.key()}.lock").open("w") as lock:
+        lock.write("process 123 on elsewhere\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(project)
+        time.sleep(2)
+        assert process.poll() is None
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    assert "waiting for process 123 on elsewhere, compiling a small library" in finish(process)
+
+
+def test_torch_s_stale_lock_is_removed_and_a_live_one_is_left(project, tmp_path):
+    cache(project).mkdir()
+    lock = cache(project) / "lock"
+    lock.touch()
+    assert "removed" in finish(start(project)) or not lock.exists()
+    assert not lock.exists()
+    with lock.open("w"):
+        assert not _build.remove_stale_torch_lock(cache(project))
+        assert lock.exists()
+    assert _build.remove_stale_torch_lock(cache(project))
+
+
+def test_torch_itself_would_wait_for_ever(tmp_path):
+    """What the tutorial page says: torch's baton waits for a file that nobody will remove."""
+    from torch.utils.file_baton import FileBaton
+
+    (tmp_path / "lock").touch()
+    code = f"from torch.utils.file_baton import FileBaton; FileBaton({str(tmp_path / 'lock')!r}).wait()"
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run([sys.executable, "-c", code], timeout=8, check=False)
+    assert not FileBaton(str(tmp_path / "lock")).try_acquire()
+
+
+def test_a_damaged_library_is_compiled_again(project):
+    finish(start(project))
+    (library,) = libraries(project)
+    library.write_bytes(library.read_bytes()[:5000])
+    finish(start(project))
+    assert runs(project) == 2 * UNITS
+
+
+def test_a_compile_error_shows_the_compiler_s_words_and_leaves_nothing(project):
+    (project / "unit1.cpp").write_text("int f() { return undeclared_name; }\n")
+    process = start(project)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "customops: compiling failed; the compiler's own words:" in err
+    assert "unit1.cpp:1:18: error:" in err
+    assert "undeclared_name" in err
+    assert not list(cache(project).glob("tiny-*/")) and not list(cache(project).glob("*.partial-*"))
+    (project / "unit1.cpp").write_text("int f() { return 1; }\n")
+    finish(start(project))
+
+
+@pytest.mark.parametrize("change", ["answer.cpp", "rules"])
+def test_a_changed_source_or_flag_is_compiled(project, change):
+    finish(start(project))
+    path = project / change
+    path.write_text(path.read_text() + "\n" if change.endswith("cpp") else path.read_text().replace("-O1", "-O0"))
+    finish(start(project))
+    assert len(libraries(project)) == 2
+
+
+def test_a_cache_that_cannot_be_written(project, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CUSTOMOPS_JIT_CACHE", str(tmp_path / "file/cache"))
+    process = start(project)
+    _, err = process.communicate(timeout=60)
+    assert len(err.strip().splitlines()) == 1
+    assert "cannot write to" in err
+    assert "set CUSTOMOPS_JIT_CACHE to a folder that you may write to" in err
+
+
+def test_a_full_disk(project, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_build.tempfile, "mkdtemp", full)
+    recipe = _build.Recipe("tiny", (project / "rules").read_text(), (), (), "", 2)
+    with pytest.raises(jit.BuildError, match=r"the disk of .* is full: free some space, or set CUSTOMOPS_JIT_CACHE"):
+        _build.build(recipe)
+
+
+def test_ninja_is_found_beside_python_and_missed_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "env/bin/python"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
+    with pytest.raises(
+        jit.BuildError, match=r"needs ninja, which is neither on the PATH nor beside .*: pip install ninja$"
+    ):
+        _build.find_ninja()
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/ninja").touch(mode=0o755)
+    assert _build.find_ninja() == str(tmp_path / "env/bin/ninja")
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setenv("CXX", "g++-99 -m64")
+    with pytest.raises(
+        jit.BuildError, match=r"needs a C\+\+17 compiler, and g\+\+-99 is not on the PATH: install g\+\+, or set CXX$"
+    ):
+        jit.build()
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine with an H200 and a driver for CUDA 12.8, as far as a build looks."""
+    import torch
+
+    from customops import _cuda
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=0: (9, 0))
+    monkeypatch.setattr(_cuda, "driver_version", lambda: 12080)
+
+
+def test_a_gpu_without_nvcc_is_an_error_not_a_cpu_build(gpu, monkeypatch, tmp_path):
+    from torch.utils import cpp_extension
+
+    for home in (None, str(tmp_path)):
+        monkeypatch.setattr(cpp_extension, "CUDA_HOME", home)
+        with pytest.raises(
+            jit.BuildError, match=r"there is a GPU, but no nvcc .* set CUDA_HOME, or use the prebuilt kernels"
+        ):
+            jit.build_cuda()
+
+
+def test_nvcc_newer_than_the_driver(gpu, monkeypatch, tmp_path):
+    from torch.utils import cpp_extension
+
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
+    (tmp_path / "bin/nvcc").chmod(0o755)
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path))
+    with pytest.raises(
+        jit.BuildError, match=r"is of CUDA 13, and the driver runs code of CUDA 12\.8 at most: update the driver"
+    ):
+        jit.build_cuda()
+
+
+def test_the_cache_goes_where_the_environment_says(monkeypatch, tmp_path):
+    for name in ("CUSTOMOPS_JIT_CACHE", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert _build.cache() == Path.home() / ".cache/customops"
+    for name, folder in (
+        ("XDG_CACHE_HOME", "customops"),
+        ("TORCH_EXTENSIONS_DIR", "customops"),
+        ("CUSTOMOPS_JIT_CACHE", ""),
+    ):
+        monkeypatch.setenv(name, str(tmp_path / name))
+        assert _build.cache() == tmp_path / name / folder
+
+
+def test_jit_load_at_once_from_eight_processes():
+    """The real library; whoever comes first compiles it, unless the cache has it."""
+    code = "import customops, torch; customops.jit.load(); print(customops.add2(torch.ones(1), torch.ones(1)).item())"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    results = [process.communicate(timeout=600) for process in processes]
+    assert [out for out, _ in results] == ["2.0\n"] * 8, results
+    assert sum("compiling CPU kernels for" in err and " into " in err for _, err in results) <= 1
+
+
+def test_a_sources_that_does_not_compile_for_jit(monkeypatch, tmp_path):
+    """customops' own: an error of the compiler reaches the user."""
+    copy = shutil.copytree(jit.SOURCES, tmp_path / "csrc")
+    (copy / "library.cpp").write_text("#error deliberately broken\n")
+    for path in copy.glob("cpu/*.cpp"):
+        path.unlink()
+    monkeypatch.setattr(jit, "SOURCES", copy)
+    monkeypatch.setenv("CUSTOMOPS_JIT_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(jit.BuildError, match="deliberately broken"):
+        jit.build()
