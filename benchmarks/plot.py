@@ -23,6 +23,10 @@ def draw(path: Path, pyplot) -> Path:
         places = [index + (number - (len(peers) - 1) / 2) * height for index in range(len(rows))]
         axes.barh(places, ratios, height, color=colour, label=peer)
     axes.axvline(1, color="black", linewidth=0.8)
+    if axes.get_xlim()[1] > 20:
+        axes.set_xscale("log")
+        axes.set_xlim(left=0.7)
+        axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("time / time of copying as many bytes (less is better)")
