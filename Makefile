@@ -29,7 +29,7 @@ test:  ## the op tests against the wheel of dist/ (built if absent), then the te
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
 	$(RUN) docker/ways.py
 
-test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch and pytest, dist/ the wheel
+test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch, pytest, hypothesis, scipy; dist/ the wheel
 	@bash docker/test-gpu.sh "$(PYTHON)"
 
 sanitize:  ## the same under compute-sanitizer: memcheck, racecheck, initcheck, synccheck

@@ -67,7 +67,7 @@ struct Sigmoid {
   static constexpr bool kOfValue = true, kCurved = true;
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>&, A z) {
-    return A(1) / (A(1) + M::exp(-z));
+    return M::divide(A(1), A(1) + M::exp(-z));
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>&, A r) {
@@ -121,16 +121,16 @@ struct Swish {
   static constexpr bool kOfValue = false, kCurved = true;
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>&, A z) {
-    return z / (A(1) + M::exp(-z));
+    return M::divide(z, A(1) + M::exp(-z));
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>&, A z) {
-    const A s = A(1) / (A(1) + M::exp(-z));
+    const A s = M::divide(A(1), A(1) + M::exp(-z));
     return s * (A(1) + z * (A(1) - s));
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A curve(const BiasActScalars<A>&, A z) {
-    const A s = A(1) / (A(1) + M::exp(-z));
+    const A s = M::divide(A(1), A(1) + M::exp(-z));
     return s * (A(1) - s) * (A(2) + z * (A(1) - A(2) * s));
   }
 };

@@ -62,6 +62,7 @@ def setup_filter(
     flip_filter: bool = False,
     gain: float = 1,
     separable: bool | None = None,
+    device: torch.device | str | None = None,
 ) -> Tensor:
     """Prepares a filter for :func:`upfirdn2d`.
 
@@ -72,14 +73,15 @@ def setup_filter(
         gain: factor that the filter as a whole applies to the image.
         separable: True keeps a 1-D filter 1-D; False turns it into its outer product with itself, which is as fast
             while it is short; None decides so: 1-D from 8 taps on.
+        device: where the result is wanted; by default ``f``'s, or the CPU for numbers.
 
     Returns:
-        A float32 tensor on ``f``'s device, 1-D if it is to be applied along both axes, otherwise 2-D.
+        A float32 tensor, 1-D if it is to be applied along both axes, otherwise 2-D.
 
     Raises:
         ValueError: not 1-D or 2-D, empty, or 2-D although ``separable``.
     """
-    f = torch.as_tensor(1 if f is None else f, dtype=torch.float32)
+    f = torch.as_tensor(1 if f is None else f, dtype=torch.float32, device=device)
     if f.dim() == 0:
         f = f[None]
     if f.dim() > 2 or f.numel() == 0:

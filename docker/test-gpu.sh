@@ -1,7 +1,7 @@
 #!/bin/bash
 # The op tests on this machine's GPUs, with this machine's own torch: test-gpu.sh [--sanitize] [PYTHON [DIST [TESTS]]]
 #
-# Needs the one wheel in DIST, the folder TESTS, and a PYTHON that has torch and pytest. Installs the wheel into a temporary
+# Needs the one wheel in DIST, the folder TESTS, and a PYTHON that has torch, pytest, hypothesis and SciPy. Installs the wheel into a temporary
 # folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer over our kernels.
 set -euo pipefail
 
@@ -18,7 +18,7 @@ fi
 # Absolute, because the tests run elsewhere; a link is kept, because a virtual environment's python is one.
 python=$(command -v "$python") || { echo "error: there is no ${1:-python3}" >&2; exit 1; }
 [[ $python == /* ]] || python=$PWD/$python
-"$python" -c 'import pytest, torch' || { echo "error: $python needs torch and pytest: pip install torch pytest" >&2; exit 1; }
+"$python" -c 'import hypothesis, pytest, scipy, torch' || { echo "error: $python lacks what the tests need: pip install torch pytest hypothesis scipy" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -23,6 +23,6 @@ def pytest_ignore_collect(collection_path, config):
     return True if collection_path.name == "test_cuda.py" and config.getoption("--device") == "cpu" else None
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def device(request):
     return request.config.getoption("--device")

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, SAME_SHAPE, compiled_in_one_graph, make
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
 import customops
@@ -129,6 +131,39 @@ def test_large(channels_last, dtype, device):
         x, grad = (t.contiguous(memory_format=torch.channels_last) for t in (x, grad))
     for act in ("lrelu", "tanh"):
         check(x, bias_for(x), grad, act=act, clamp=1.5)
+
+
+@st.composite
+def calls(draw):
+    """Shape, strides (dimensions in any order in memory, with gaps) and dim of x, and the other arguments."""
+    shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=5))
+    if draw(st.booleans()):
+        shape[draw(st.integers(0, len(shape) - 1))] = draw(st.integers(400, 1200))
+    order, gaps = draw(st.permutations(range(len(shape)))), draw(st.lists(st.integers(1, 2), min_size=5, max_size=5))
+    arguments = {
+        "dim": draw(st.integers(-len(shape), len(shape) - 1)),
+        "act": draw(st.sampled_from(list(ACTS))),
+        "alpha": draw(st.none() | st.sampled_from([-0.5, 0.0, 0.3, 1.5])),
+        "gain": draw(st.none() | st.sampled_from([-2.0, 0.5, 3.0])),
+        "clamp": draw(st.none() | st.sampled_from([0.25, 1.0])),
+    }
+    return shape, order, gaps, draw(st.sampled_from(DTYPES)), draw(st.booleans()), arguments
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(call=calls(), seed=st.integers(0, 9))
+def test_any_call(call, seed, device):
+    shape, order, gaps, dtype, bias, arguments = call
+    generator = torch.Generator().manual_seed(seed)
+
+    def tensor():
+        memory = torch.randn([shape[d] * gap for d, gap in zip(order, gaps, strict=False)], generator=generator)
+        return memory.to(device, dtype)[tuple(slice(None, None, gap) for gap in gaps[: len(shape)])].permute(
+            [order.index(d) for d in range(len(shape))]
+        )
+
+    x = tensor()
+    check(x, bias_for(x, arguments["dim"]) if bias else None, tensor(), **arguments)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.5, 1.7])

@@ -1,8 +1,9 @@
-import random
-
 import pytest
+import scipy.signal
 import torch
 from common import COMPILE_BACKENDS, DTYPES, SAME_SHAPE, compiled_in_one_graph, make
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional as F
 
@@ -153,37 +154,49 @@ def test_never_aliases(device):
     assert out.data_ptr() != x.data_ptr()
 
 
-def test_random_shapes(device):
-    chance = random.Random(0)
-    for case in range(300):
-        up, down = ((chance.randint(1, 4), chance.randint(1, 4)) for _ in range(2))
-        f = chance.choice([None, taps(chance.randint(1, 14), device=device, seed=case),
-                           taps(chance.randint(1, 9), chance.randint(1, 9), device=device, seed=case)])  # fmt: skip
-        h, w = chance.randint(1, 40), chance.randint(1, 80)
-        padding = tuple(chance.randint(-6, 12) for _ in range(4))
-        size = (
-            w * up[0] + padding[0] + padding[1] - (1 if f is None else f.shape[-1]),
-            h * up[1] + padding[2] + padding[3] - (1 if f is None else f.shape[0]),
-        )
-        # The oracle crops what is there only.
-        if min(size) < 0 or min(w * up[0] + min(padding[:2]), h * up[1] + min(padding[2:])) < 0:
-            continue
-        layout, dtype = chance.choice(["contiguous", "channels_last", "sliced"]), chance.choice(DTYPES)
-        x = make(layout, dtype, device, case, (chance.randint(1, 2), chance.randint(1, 20), h, w))
-        flip = chance.random() < 0.5
-        assert_close(upfirdn2d(x, f, up, down, padding, flip, 1.5), reference(x, f, up, down, padding, flip, 1.5))
+@st.composite
+def calls(draw):
+    """x's size, layout and dtype, and the other arguments: any that leave at least one pixel of the output."""
+    up, down = (draw(st.tuples(st.integers(1, 4), st.integers(1, 4))) for _ in range(2))
+    separable = draw(st.lists(st.integers(1, 14), min_size=1, max_size=1))
+    shape = draw(st.sampled_from([None, separable, draw(st.lists(st.integers(1, 9), min_size=2, max_size=2))]))
+    if draw(st.booleans()):  # often enough what has kernels of its own
+        shape = draw(st.sampled_from([(4, 4), (12,)]))
+        up, down = draw(st.sampled_from([((1, 1), (1, 1)), ((2, 2), (1, 1)), ((1, 1), (2, 2))]))
+    w, h = draw(st.integers(1, 80)), draw(st.integers(1, 40))
+    padding = draw(st.tuples(*[st.integers(-6, 16)] * 4))
+    for size, factor, taps_, before, after in (
+        (w, up[0], 1 if shape is None else shape[-1], *padding[:2]),
+        (h, up[1], 1 if shape is None else shape[0], *padding[2:]),
+    ):
+        assume(size * factor + before + after >= taps_)
+        assume(size * factor + min(before, after) >= 0)  # the oracle crops what is there only
+    n, c = draw(st.integers(1, 2)), draw(st.integers(1, 20))
+    layout, dtype = draw(st.sampled_from(["contiguous", "channels_last", "sliced"])), draw(st.sampled_from(DTYPES))
+    return (layout, dtype, (n, c, h, w)), shape, (up, down, padding, draw(st.booleans()), 1.5)
 
 
-def test_matches_scipy(device):
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(call=calls(), seed=st.integers(0, 9))
+def test_any_call(call, seed, device):
+    (layout, dtype, size), shape, arguments = call
+    f = None if shape is None else taps(*shape, device=device, seed=seed)
+    x = make(layout, dtype, device, seed, size)
+    assert_close(upfirdn2d(x, f, *arguments), reference(x, f, *arguments))
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(
+    up=st.integers(1, 4), down=st.integers(1, 4), count=st.integers(1, 13), h=st.integers(1, 30), w=st.integers(1, 30)
+)
+def test_matches_scipy(up, down, count, h, w, device):
     """scipy.signal.upfirdn pads by as much as the filter is long, and leaves out the zeros after the last sample."""
-    signal = pytest.importorskip("scipy.signal")
-    x, f = make("contiguous", torch.float64, device), taps(7, device=device)
-    for up, down in ((1, 1), (2, 1), (1, 2), (3, 2)):
-        ours = upfirdn2d(x, f, up, down, (6, 6 - (up - 1)) * 2)
-        theirs = x.cpu().numpy()
-        for axis in (2, 3):
-            theirs = signal.upfirdn(f.double().cpu().numpy(), theirs, up, down, axis=axis)
-        assert_close(ours.cpu(), torch.from_numpy(theirs))
+    x, f = make("contiguous", torch.float64, device, shape=(2, 3, h, w)), taps(count, device=device)
+    ours = upfirdn2d(x, f, up, down, (count - 1, count - up) * 2)
+    theirs = x.cpu().numpy()
+    for axis in (2, 3):
+        theirs = scipy.signal.upfirdn(f.double().cpu().numpy(), theirs, up, down, axis=axis)
+    assert_close(ours.cpu(), torch.from_numpy(theirs))
 
 
 @pytest.mark.parametrize("down", [1, 2, 3])
@@ -410,6 +423,34 @@ def test_the_older_spelling(device):
     assert_close(out, reference(x, kernel, 2, 3, (2, 1, 2, 1)))
     assert not torch.equal(out, upfirdn2d(x, kernel, 2, 3, (2, 2, 1, 1)))
     assert torch.equal(compat.upfirdn2d(x, kernel), upfirdn2d(x, kernel))
-    for pad, kernel_ in (((1, 2, 3, 4), kernel), ((1, 2), kernel[0])):
+    assert torch.equal(compat.upfirdn2d(x, kernel, pad=(1, 2, 3, 4)), upfirdn2d(x, kernel, padding=(1, 2, 3, 4)))
+    for pad, kernel_ in (((1, 2, 3), kernel), ((1, 2), kernel[0])):
         with pytest.raises(ValueError, match=r"compat\.upfirdn2d: "):
             compat.upfirdn2d(x, kernel_, pad=pad)
+
+
+def test_the_spelling_of_stylegan2_and_3(device):
+    """Its modules are called bias_act and upfirdn2d, like the functions in them: ours is both."""
+    import customops as bias_act
+    import customops as upfirdn2d
+
+    x, b = make("contiguous", torch.float32, device, shape=(2, 4, 8, 8)), torch.ones(4, device=device)
+    y = bias_act.bias_act(x=x, b=b, dim=1, act="lrelu", alpha=0.1, gain=2, clamp=1)
+    assert_close(y, (2 * F.leaky_relu(x.double() + 1, 0.1)).clamp(-1, 1))
+    f = upfirdn2d.setup_filter(f=[1, 3, 3, 1], device=device, normalize=True, flip_filter=False, gain=1, separable=None)
+    y = upfirdn2d.upfirdn2d(x=x, f=f, up=2, down=1, padding=[2, 1, 2, 1], flip_filter=False, gain=4)
+    assert_close(y, reference(x, f, 2, 1, (2, 1, 2, 1), gain=4))
+    assert torch.equal(upfirdn2d.upsample2d(x=x, f=f, up=2, padding=0, flip_filter=False, gain=1), y)
+    y = upfirdn2d.downsample2d(x=x, f=f, down=2, padding=0, flip_filter=False, gain=1)
+    assert_close(y, reference(x, f, 1, 2, 1))
+    y = upfirdn2d.filter2d(x=x, f=f, padding=0, flip_filter=False, gain=1)
+    assert_close(y, reference(x, f, 1, 1, (2, 1, 2, 1)))
+
+
+def test_the_spelling_of_the_older_family(device):
+    x, bias = make("contiguous", torch.float32, device, shape=(2, 4, 8, 8)), torch.ones(4, device=device)
+    y = compat.fused_leaky_relu(x, bias, negative_slope=0.2, scale=2**0.5)
+    assert_close(y, 2**0.5 * F.leaky_relu(x.double() + 1, 0.2))
+    module = compat.FusedLeakyReLU(4, negative_slope=0.2, scale=2**0.5).to(device)
+    assert_close(module(x), 2**0.5 * F.leaky_relu(x.double(), 0.2))
+    assert list(module.state_dict()) == ["bias"]

@@ -64,6 +64,10 @@ struct Functions {
 
   static double exp(double x) { return std::exp(x); }
   static double expm1(double x) { return std::expm1(x); }
+  template <class A>
+  static A divide(A x, A y) {
+    return x / y;
+  }
   static double log1p(double x) { return std::log1p(x); }
   static double tanh(double x) { return std::tanh(x); }
 };

@@ -18,24 +18,42 @@ constexpr int64_t kLongRow = 512;     // elements: from here on a row fills at l
 constexpr int64_t kMaxBlocks = 4096;  // of `columns` with sums: several waves on the largest GPU
 constexpr int64_t kMinSummed = 32;    // elements that share an entry of the workspace, at least: 4 % of the traffic
 
+// Functions of the activations for float32 and, not inlined, because they are long and used everywhere, for float64.
 struct Libdevice {
+#define CUSTOMOPS_FUNCTION(name)                                              \
+  static __device__ __forceinline__ float name(float x) { return ::name(x); } \
+  static __device__ __noinline__ double name(double x) { return ::name(x); }
+  CUSTOMOPS_FUNCTION(exp)
+  CUSTOMOPS_FUNCTION(expm1)
+  CUSTOMOPS_FUNCTION(log1p)
+  CUSTOMOPS_FUNCTION(tanh)
+#undef CUSTOMOPS_FUNCTION
   template <class A>
-  static __device__ __forceinline__ A exp(A x) {
-    return ::exp(x);
-  }
-  template <class A>
-  static __device__ __forceinline__ A expm1(A x) {
-    return ::expm1(x);
-  }
-  template <class A>
-  static __device__ __forceinline__ A log1p(A x) {
-    return ::log1p(x);
-  }
-  template <class A>
-  static __device__ __forceinline__ A tanh(A x) {
-    return ::tanh(x);
+  static __device__ __forceinline__ A divide(A x, A y) {
+    return x / y;
   }
 };
+
+// For 16-bit dtypes: to 2^-14, where float16 has 11 bits. A series near 0, where the other formula would cancel.
+struct Approximate {
+  static __device__ __forceinline__ float exp(float x) { return __expf(x); }
+  static __device__ __forceinline__ float divide(float x, float y) { return __fdividef(x, y); }
+  static __device__ __forceinline__ float expm1(float x) {
+    const float series = x * (1 + x * (1 / 2.f + x * (1 / 6.f + x * (1 / 24.f))));
+    return fabsf(x) < 0.25f ? series : __expf(x) - 1;
+  }
+  static __device__ __forceinline__ float log1p(float x) {  // for x >= 0
+    const float series = x * (1 - x * (1 / 2.f - x * (1 / 3.f - x * (1 / 4.f))));
+    return x < 0.0625f ? series : __logf(1 + x);
+  }
+  static __device__ __forceinline__ float tanh(float x) {
+    const float square = x * x, series = x * (1 - square * (1 / 3.f - square * (2 / 15.f)));
+    return fabsf(x) < 0.25f ? series : 1 - __fdividef(2, 1 + __expf(2 * x));
+  }
+};
+
+template <class T>
+using Functions = std::conditional_t<sizeof(T) == 2, Approximate, Libdevice>;
 
 template <int order, class T>
 struct Operands {
@@ -47,9 +65,13 @@ struct Operands {
   acc_t<T>* sums;  // the workspace; null for none
 };
 
-// Vectors of each input that a thread has in flight: 64 bytes together, or somewhat more.
-template <int order>
-constexpr int kVectors = order == 0 ? 4 : 2;
+// Vectors of each input that a thread has in flight: some 64 bytes together, half of that where the activation wants
+// registers and code for more than moving data.
+template <int order, class Act, class T>
+constexpr int kVectors = (order == 0 ? 4 : 2) / (Act::kCurved && sizeof(T) != 4 ? 2 : 1);
+// `columns` keeps b and sums in registers beside them.
+template <int order, class Act, class T>
+constexpr int kColumnVectors = std::max(1, kVectors<order, Act, T> / 2);
 
 // The outputs for n elements, in the type of tensors; in `last`, what b's gradient gets of each.
 template <int order, class Act, class T, int n>
@@ -62,7 +84,7 @@ __device__ __forceinline__ void compute(const Operands<order, T>& o, const Vecto
     A from[order + 1], to[kBiasActOutputs<order>];
 #pragma unroll
     for (int k = 0; k <= order; ++k) from[k] = widen(x[k].at[v]);
-    bias_act_element<order, Act, Libdevice>(o.scalars, from, bias[v], to);
+    bias_act_element<order, Act, Functions<T>>(o.scalars, from, bias[v], to);
 #pragma unroll
     for (int k = 0; k < kBiasActOutputs<order>; ++k) y[k].at[v] = narrow<T>(to[k]);
     last[v] = to[kBiasActOutputs<order> - 1];
@@ -101,7 +123,7 @@ __device__ A block_sum(A value) {
 template <int order, class Act, class T>
 __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operands<order, T> o, unsigned pieces) {
   using A = acc_t<T>;
-  constexpr int kVector = kAccess / sizeof(T), kUnroll = kVectors<order>;
+  constexpr int kVector = kAccess / sizeof(T), kUnroll = kVectors<order, Act, T>;
   const unsigned row = blockIdx.x / pieces, piece = blockIdx.x - row * pieces;
   const A b = o.bias ? widen(o.bias[row % unsigned(o.channels)]) : A(0);
   A bias[kVector];
@@ -140,7 +162,7 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ Operand
     store(o, i, y);
     sum += part[0];
   }
-  if (o.sums != nullptr) {
+  if (order > 0 && o.sums != nullptr) {  // the op itself has no sums
     sum = block_sum(sum);
     if (threadIdx.x == 0) o.sums[blockIdx.x] = sum;
   }
@@ -156,7 +178,7 @@ struct Columns {
 template <int order, class Act, class T>
 __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Operands<order, T> o, Columns c) {
   using A = acc_t<T>;
-  constexpr int kVector = kAccess / sizeof(T), kUnroll = kVectors<order>;
+  constexpr int kVector = kAccess / sizeof(T), kUnroll = kColumnVectors<order, Act, T>;
   __shared__ A shared[kThreads * kVector];
   const int64_t slab = blockIdx.x / c.tiles, tile = blockIdx.x - slab * c.tiles;
   const int64_t column = (tile * kThreads + threadIdx.x) * kVector;
@@ -175,7 +197,8 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Oper
     }
   }
   const int64_t end = inside ? min(o.n, (slab + 1) * c.each * c.period) : 0;
-  int64_t cut = -1;  // where a vector starts that the end of the tensor cuts off
+  int64_t cut = end;  // where a vector starts that the end of the tensor cuts off
+#pragma unroll 1
   for (int64_t i = slab * c.each * c.period + column; i < end; i += kUnroll * c.period) {
     Vector<T, kVector> x[kUnroll][order + 1] = {};
 #pragma unroll
@@ -196,29 +219,23 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Oper
       }
     }
   }
-  if (cut >= 0) {
-#pragma unroll
-    for (int v = 0; v < kVector; ++v) {
-      if (cut + v >= end) continue;
-      Vector<T, 1> one[order + 1] = {}, y[kBiasActOutputs<order>];
-      A part[1];
-      load(o, cut + v, one);
-      compute<order, Act>(o, one, {bias[v]}, y, part);
-      store(o, cut + v, y);
-      sum[v] += part[0];
-    }
-  }
-  if (o.sums == nullptr) return;
   A* const to = o.sums + slab * c.width;
-  if (c.tiles > 1) {
-    if (inside)
+  A* const slot = c.tiles > 1 && o.sums != nullptr ? to + column : shared + threadIdx.x * kVector;
+  if (order > 0 && (inside || c.tiles == 1))
 #pragma unroll
-      for (int v = 0; v < kVector; ++v) to[column + v] = sum[v];
-    return;
+    for (int v = 0; v < kVector; ++v) slot[v] = sum[v];
+#pragma unroll 1
+  for (int64_t j = cut; j < end; ++j) {
+    const A b = o.bias ? widen(o.bias[uint64_t(j) / uint64_t(o.inner) % uint64_t(o.channels)]) : A(0);
+    Vector<T, 1> one[order + 1] = {}, y[kBiasActOutputs<order>];
+    A part[1];
+    load(o, j, one);
+    compute<order, Act>(o, one, {b}, y, part);
+    store(o, j, y);
+    if (order > 0) slot[j - cut] += part[0];
   }
+  if (order == 0 || o.sums == nullptr || c.tiles > 1) return;
   // The period holds channels * inner several times: fold it in half until once.
-#pragma unroll
-  for (int v = 0; v < kVector; ++v) shared[threadIdx.x * kVector + v] = sum[v];
   __syncthreads();
   const int width = int(c.width);
   for (int times = int(c.period) / width; times > 1;) {
@@ -267,12 +284,13 @@ struct BiasAct {
     for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
     if (p.b) o.bias = static_cast<const T*>(p.b->const_data_ptr());
     if (p.inner >= kLongRow || p.channels == 1) {
-      const int64_t pieces = blocks(p.inner, kThreads * kVector * kVectors<order>), outer = o.n / p.inner / p.channels;
+      const int64_t pieces = blocks(p.inner, kThreads * kVector * kVectors<order, Act, T>),
+                    outer = o.n / p.inner / p.channels;
       run_and_add<T>(p, o.sums, outer, pieces, [&](cudaStream_t stream) {
         rows<order, Act><<<unsigned(outer * p.channels * pieces), kThreads, 0, stream>>>(o, unsigned(pieces));
       });
     } else {
-      const Columns c = columns_of(o.n, p.channels * p.inner, kVector, kVectors<order>, p.db.has_value());
+      const Columns c = columns_of(o.n, p.channels * p.inner, kVector, kColumnVectors<order, Act, T>, p.db.has_value());
       const int64_t slabs = (o.n + c.each * c.period - 1) / (c.each * c.period);
       run_and_add<T>(p, o.sums, slabs * (c.width / (p.channels * p.inner)), p.inner, [&](cudaStream_t stream) {
         columns<order, Act><<<unsigned(slabs * c.tiles), kThreads, 0, stream>>>(o, c);

@@ -15,10 +15,6 @@
 namespace customops::cuda {
 
 constexpr int kWarp = 32;
-constexpr int64_t kSharedBytes = 48 << 10;  // what a block gets without asking
-
-template <int bytes>
-using BitsOf = std::conditional_t<bytes == 8, uint64_t, std::conditional_t<bytes == 4, uint32_t, uint16_t>>;
 
 // For outputs from a multiple of up, with padding that up divides: then the windows of every tile look alike.
 template <int up, int down, int taps, bool separable>
@@ -26,6 +22,7 @@ struct Common {
   static constexpr int kUp = up, kDown = down, kTaps = taps;
   static constexpr bool kSeparable = separable;
   static constexpr int kAllTaps = separable ? 2 * taps : taps * taps;  // separable: along x, then along y
+  static constexpr int kTapsX = separable ? taps : taps * taps;        // those that a thread keeps in registers
 
   // Input pixels under the windows of n outputs; the first lies under the first window.
   __host__ __device__ static constexpr int span(int n) {
@@ -65,105 +62,152 @@ __device__ void load_taps(const Filter& f, A gain, A* taps) {
   }
 }
 
-// Adds row i of a thread's window, kX outputs wide and `lanes` channels deep, to the sums of its kY rows of outputs.
-template <class C, int kX, int kY, int lanes, int width, class A>
-__device__ void add_row(int i, const A (&taps)[C::kAllTaps], const A (&row)[width][lanes], A (&sum)[kY][kX][lanes]) {
+// A row of a thread's window, filtered along x: kX outputs wide, `lanes` channels deep.
+template <class C, int kX, int lanes, int width, class A, class Taps>
+__device__ void filter_along_x(const Taps& taps, const A (&row)[width][lanes], A (&along)[kX][lanes]) {
+#pragma unroll
+  for (int x = 0; x < kX; ++x)
+#pragma unroll
+    for (int j = 0; j < width; ++j)
+      if (const int k = C::tap(j, x); k >= 0)
+#pragma unroll
+        for (int v = 0; v < lanes; ++v) along[x][v] += taps[k] * row[j][v];
+}
+
+// Adds row i of a thread's window to the sums of its kY rows of outputs. `taps` along x, or all; `taps_y` along y.
+template <class C, int kX, int kY, int lanes, int width, class A, class Taps, class TapsY>
+__device__ void add_row(int i, const Taps& taps, const TapsY& taps_y, const A (&row)[width][lanes],
+                        A (&sum)[kY][kX][lanes]) {
   if constexpr (C::kSeparable) {
     A along[kX][lanes] = {};
-#pragma unroll
-    for (int x = 0; x < kX; ++x)
-#pragma unroll
-      for (int j = 0; j < width; ++j)
-        if (const int k = C::tap(j, x); k >= 0)
-#pragma unroll
-          for (int v = 0; v < lanes; ++v) along[x][v] += taps[k] * row[j][v];
+    filter_along_x<C>(taps, row, along);
 #pragma unroll
     for (int y = 0; y < kY; ++y)
       if (const int k = C::tap(i, y); k >= 0)
 #pragma unroll
         for (int x = 0; x < kX; ++x)
 #pragma unroll
-          for (int v = 0; v < lanes; ++v) sum[y][x][v] += taps[C::kTaps + k] * along[x][v];
+          for (int v = 0; v < lanes; ++v) sum[y][x][v] += taps_y[k] * along[x][v];
   } else {
 #pragma unroll
     for (int y = 0; y < kY; ++y)
-      if (const int ky = C::tap(i, y); ky >= 0)
-#pragma unroll
-        for (int x = 0; x < kX; ++x)
-#pragma unroll
-          for (int j = 0; j < width; ++j)
-            if (const int kx = C::tap(j, x); kx >= 0)
-#pragma unroll
-              for (int v = 0; v < lanes; ++v) sum[y][x][v] += taps[ky * C::kTaps + kx] * row[j][v];
+      if (const int k = C::tap(i, y); k >= 0) filter_along_x<C>(taps + k * C::kTaps, row, sum[y]);
   }
 }
 
-// A warp takes kWarp * kX by kY outputs. Threads write 16 bytes at once, or read them, where that is more.
+// A thread takes x by y outputs; a warp has `flight` rows of pixels under way; `blocks` share a multiprocessor.
+struct Shape {
+  int x, y, warps, flight, blocks;
+};
+
+// The fastest of some thirty on an H200. 16-bit dtypes are bound by instructions there: longer vectors spare some.
+constexpr Shape shape(bool half, int up, int down, int taps) {
+  if (!half) return down > 1 ? Shape{4, 4, 4, 4, 6} : Shape{4, 8, 4, 4, 8};
+  if (down > 1) return taps > 4 ? Shape{4, 8, 4, 2, 9} : Shape{4, 4, 8, 2, 6};
+  return up > 1 && taps == 4 ? Shape{8, 4, 4, 3, 10} : Shape{8, 8, 4, 3, 6};
+}
+
+// A warp takes kWarp * kX by kY outputs; a block keeps the pixels under them as they come, in words of 4 bytes.
 template <class T, class C>
 struct Tile {
-  static constexpr int kX = std::max<int>(kAccess / sizeof(T) / C::kDown, 1);
-  static constexpr int kY = C::kSeparable ? 8 : std::min(8, 32 / kX);
-  static constexpr int kWarps = C::kDown > 1 || (C::kSeparable && C::kUp == 1) ? 4 : 8;  // that fit into shared memory
-  static constexpr int kThreads = kWarps * kWarp;
+  static constexpr Shape kShape = shape(sizeof(T) == 2, C::kUp, C::kDown, C::kTaps);
+  static constexpr int kX = kShape.x, kY = kShape.y, kWarps = kShape.warps, kFlight = kShape.flight;
+  static constexpr int kThreads = kWarps * kWarp, kPixels = 4 / sizeof(T);                // in a word
   static constexpr int kStepX = kX * C::kDown / C::kUp, kStepY = kY * C::kDown / C::kUp;  // pixels to the next thread
   static constexpr int kVector = std::min<int>(kAccess / sizeof(T), kStepX);
-  static constexpr int kSpan = (C::span(kX) + kVector - 1) / kVector * kVector;  // in whole vectors
+  static constexpr int kSpan = (C::span(kX) + kPixels - 1 + kVector - 1) / kVector * kVector;  // in whole vectors
   static constexpr int kOutW = kWarp * kX, kOutH = kWarps * kY;
-  static constexpr int kInW = (kWarp - 1) * kStepX + kSpan, kInH = (kWarps - 1) * kStepY + C::span(kY);
+  static constexpr int kInW = ((kWarp - 1) * kStepX + kSpan) / kPixels;  // words
+  static constexpr int kInH = (kWarps - 1) * kStepY + C::span(kY);
+  // Threads that are 32 bytes apart would meet in half of the banks: every other group of 8 words swaps its halves.
+  static constexpr bool kSwizzled = kStepX * sizeof(T) == 32;
+  // The slack keeps five blocks in a multiprocessor instead of six, which is 8 % faster on an H200.
+  static constexpr int kPitch = kSwizzled && C::kTaps == 4 ? (kInW + 63) / 64 * 64 : kInW;
   static_assert(kX % C::kUp == 0 && kY % C::kUp == 0, "the windows of a thread start at a multiple of up");
-  static_assert((kInW * kInH + kWarps * kOutW) * sizeof(T) + C::kAllTaps * sizeof(acc_t<T>) <= kSharedBytes);
+  static_assert(kPixels == 1 || kWarps % 2 == 0, "the rows of a warp in the first phase start alike in a word");
+
+  static __device__ int place(int word) { return kSwizzled ? word ^ ((word >> 3) & 4) : word; }
 };
 
 template <class T, class C>
-__global__ void __launch_bounds__(Tile<T, C>::kThreads) tiled(const __grid_constant__ ImagesOf<T> p) {
+__global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.blocks)
+    tiled(const __grid_constant__ ImagesOf<T> p) {
   using S = Tile<T, C>;
-  using A = acc_t<T>;
-  using Bits = BitsOf<sizeof(T)>;
-  __shared__ alignas(kAccess) Bits tile[S::kInH][S::kInW];
-  __shared__ alignas(kAccess) Bits staged[S::kWarps][S::kOutW];
-  __shared__ A shared_taps[C::kAllTaps];
+  constexpr int kPixels = S::kPixels;
+  __shared__ alignas(kAccess) uint32_t tile[S::kInH][S::kPitch];
+  __shared__ alignas(kAccess) T staged[S::kWarps][S::kOutW];
+  __shared__ float shared_taps[C::kAllTaps];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   uint32_t plane = blockIdx.x;
   const int ox = int(p.tiles_x.split(plane)) * S::kOutW, oy = int(p.tiles_y.split(plane)) * S::kOutH;
   const int ix = ox / C::kUp * C::kDown - p.shift_x, iy = oy / C::kUp * C::kDown - p.shift_y;
   load_taps<C>(p.filter, p.gain, shared_taps);
 
-  // Neighbouring threads read neighbouring pixels: rows start anywhere, so vectors would have to be shifted.
-  const Bits* const image = reinterpret_cast<const Bits*>(p.in) + int64_t(plane) * p.in_h * p.in_w;
+  // Rows start anywhere. A row of 16-bit pixels is read from the word in which it starts, and put right only when it is
+  // used: `odd_row(r)` says by how many pixels.
+  const T* const corner = p.in + (int64_t(plane) * p.in_h + iy) * p.in_w + ix;  // may lie outside
+  const unsigned start = unsigned(reinterpret_cast<uintptr_t>(corner) / sizeof(T));
+  const auto odd_row = [&](int r) { return int((start + unsigned(r) * unsigned(p.in_w)) % kPixels); };
   constexpr int kColumns = (S::kInW + kWarp - 1) / kWarp;
-  for (int r = warp; r < S::kInH; r += S::kWarps) {
-    const bool inside = unsigned(iy + r) < unsigned(p.in_h);
-    const Bits* const row = image + int64_t(iy + r) * p.in_w + ix;
-    Bits value[kColumns];  // all loads are under way before the first is waited for
+  const int odd = odd_row(warp);  // and of every row that this warp reads
+#pragma unroll 1
+  for (int top = warp; top < S::kInH; top += S::kWarps * S::kFlight) {
+    uint32_t value[S::kFlight][kColumns];
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const int column = c * kWarp + lane;
-      value[c] = inside && column < S::kInW && unsigned(ix + column) < unsigned(p.in_w) ? row[column] : Bits(0);
+    for (int f = 0; f < S::kFlight; ++f) {
+      const int r = top + f * S::kWarps;
+      const bool inside = r < S::kInH && unsigned(iy + r) < unsigned(p.in_h);
+      const uint32_t* const row = reinterpret_cast<const uint32_t*>(corner + int64_t(r) * p.in_w - odd);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int word = c * kWarp + lane, column = ix + word * kPixels - odd;
+        const bool first = unsigned(column) < unsigned(p.in_w), second = unsigned(column + 1) < unsigned(p.in_w);
+        const bool any = inside && word < S::kInW && (kPixels == 1 ? first : first || second);
+        value[f][c] = any ? row[word] : 0;
+        if (kPixels > 1 && !first) value[f][c] &= 0xffff0000u;
+        if (kPixels > 1 && !second) value[f][c] &= 0x0000ffffu;
+      }
     }
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      if (c * kWarp + lane < S::kInW) tile[r][c * kWarp + lane] = value[c];
+    for (int f = 0; f < S::kFlight; ++f)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c)
+        if (const int r = top + f * S::kWarps, word = c * kWarp + lane; r < S::kInH && word < S::kInW)
+          tile[r][S::place(word)] = value[f][c];
   }
   __syncthreads();
 
   const int first = oy + warp * S::kY, rows = min(S::kY, p.out_h - first);
   if (rows <= 0) return;  // the whole warp; nothing below waits for other warps
-  A taps[C::kAllTaps];
+  float taps[C::kTapsX];
 #pragma unroll
-  for (int k = 0; k < C::kAllTaps; ++k) taps[k] = shared_taps[k];
-  A sum[S::kY][S::kX][1] = {};
+  for (int k = 0; k < C::kTapsX; ++k) taps[k] = shared_taps[k];
+  float sum[S::kY][S::kX][1] = {};
 #pragma unroll
   for (int i = 0; i < C::span(S::kY); ++i) {
-    using V = Vector<T, S::kVector>;
-    const V* const from = reinterpret_cast<const V*>(&tile[warp * S::kStepY + i][lane * S::kStepX]);
-    A row[S::kSpan][1];
+    constexpr int kWords = S::kVector / kPixels;
+    const int r = warp * S::kStepY + i;
+    uint32_t words[S::kSpan / kPixels + 1] = {};
 #pragma unroll
     for (int j = 0; j < S::kSpan / S::kVector; ++j) {
-      const V vector = from[j];
+      const int at = S::place(lane * (S::kStepX / kPixels) + j * kWords);
+      const auto vector = *reinterpret_cast<const Vector<uint32_t, kWords>*>(&tile[r][at]);
 #pragma unroll
-      for (int v = 0; v < S::kVector; ++v) row[j * S::kVector + v][0] = widen(vector.at[v]);
+      for (int v = 0; v < kWords; ++v) words[j * kWords + v] = vector.at[v];
     }
-    add_row<C>(i, taps, row, sum);
+    float row[C::span(S::kX)][1];
+    if constexpr (kPixels == 1) {
+#pragma unroll
+      for (int j = 0; j < C::span(S::kX); ++j) row[j][0] = __uint_as_float(words[j]);
+    } else {
+      const int shift = odd_row(r) * 16;
+#pragma unroll
+      for (int j = 0; j < C::span(S::kX); ++j) {
+        const uint32_t pair = __funnelshift_r(words[j / 2], words[j / 2 + 1], shift);
+        row[j][0] = widen(T(uint16_t(pair >> j % 2 * 16), T::from_bits()));
+      }
+    }
+    add_row<C>(i, taps, shared_taps + C::kTaps, row, sum);
   }
 
   T* const out = p.out + (int64_t(plane) * p.out_h + first) * p.out_w + ox;
@@ -175,15 +219,15 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads) tiled(const __grid_const
     V vector;
 #pragma unroll
     for (int x = 0; x < S::kX; ++x) vector.at[x] = narrow<T>(sum[y][x][0]);
+    T* const to = out + int64_t(y) * p.out_w;
     if (p.whole) {
-      if (lane * S::kX < width) *reinterpret_cast<V*>(out + int64_t(y) * p.out_w + lane * S::kX) = vector;
+      if (lane * S::kX < width) *reinterpret_cast<V*>(to + lane * S::kX) = vector;
     } else {  // by way of shared memory, so that neighbouring threads write neighbouring pixels
       *reinterpret_cast<V*>(&staged[warp][lane * S::kX]) = vector;
       __syncwarp();
 #pragma unroll
       for (int x = 0; x < S::kX; ++x)
-        if (const int column = x * kWarp + lane; column < width)
-          reinterpret_cast<Bits*>(out)[int64_t(y) * p.out_w + column] = staged[warp][column];
+        if (const int column = x * kWarp + lane; column < width) to[column] = staged[warp][column];
       __syncwarp();
     }
   }
@@ -191,7 +235,7 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads) tiled(const __grid_const
 
 template <class T, class C>
 struct Patch {
-  static constexpr int kX = 2, kY = C::kSeparable && C::kDown == 1 ? 8 : 4;
+  static constexpr int kX = 2, kY = C::kSeparable ? 8 : 4;
   static constexpr int kVector = kAccess / sizeof(acc_t<T>);  // channels of a thread
 };
 
@@ -210,15 +254,10 @@ __global__ void __launch_bounds__(kThreads) pixels(const __grid_constant__ Image
   const int ox = int(p.tiles_x.split(rest)) * S::kX, oy = int(p.tiles_y.split(rest)) * S::kY;
   const int ix = ox / C::kUp * C::kDown - p.shift_x, iy = oy / C::kUp * C::kDown - p.shift_y;
   const T* const image = p.in + int64_t(rest) * p.in_h * p.in_w * p.channels + channel;
-  A taps[C::kAllTaps];
-#pragma unroll
-  for (int k = 0; k < C::kAllTaps; ++k) taps[k] = shared_taps[k];
   A sum[S::kY][S::kX][S::kVector] = {};
-#pragma unroll
-  for (int i = 0; i < C::span(S::kY); ++i) {
+  const auto load_row = [&](int i, A(&row)[kSpan][S::kVector]) {
     const bool inside = unsigned(iy + i) < unsigned(p.in_h);
     const T* const from = image + (int64_t(iy + i) * p.in_w + ix) * p.channels;
-    A row[kSpan][S::kVector];
 #pragma unroll
     for (int j = 0; j < kSpan; ++j) {
       const bool there = inside && unsigned(ix + j) < unsigned(p.in_w);
@@ -227,7 +266,15 @@ __global__ void __launch_bounds__(kThreads) pixels(const __grid_constant__ Image
 #pragma unroll
       for (int v = 0; v < S::kVector; ++v) row[j][v] = there ? widen(vector.at[v]) : A(0);
     }
-    add_row<C>(i, taps, row, sum);
+  };
+  A taps[C::kTapsX];
+#pragma unroll
+  for (int k = 0; k < C::kTapsX; ++k) taps[k] = shared_taps[k];
+#pragma unroll(C::kSeparable ? 1 : C::span(S::kY))
+  for (int i = 0; i < C::span(S::kY); ++i) {
+    A row[kSpan][S::kVector];
+    load_row(i, row);
+    add_row<C>(i, taps, shared_taps + C::kTaps, row, sum);
   }
 #pragma unroll
   for (int y = 0; y < S::kY; ++y)
@@ -282,11 +329,13 @@ __global__ void __launch_bounds__(kThreads)
   const auto tap = [&](Int k, Int taps, int64_t stride) { return (f.reversed ? taps - 1 - k : k) * stride; };
   A sum = 0;
   Int ky = y.tap;
+#pragma unroll 1
   for (Int iy = y.pixel; iy < y.end; ++iy, ky += along_y.up) {
     const int64_t start = (int64_t(rest) * along_y.in + iy) * along_x.in;
     const float* const row = f.separable ? f.data : f.data + tap(ky, along_y.taps, f.stride_y);
     A along = 0;
     Int kx = x.tap;
+#pragma unroll(sizeof(Index) == 4 ? 4 : 1)
     for (Int ix = x.pixel; ix < x.end; ++ix, kx += along_x.up) {
       const A factor = f.data == nullptr ? A(1) : A(row[tap(kx, along_x.taps, f.stride_x)]);
       along += factor * widen(in[(start + ix) * int64_t(channels.divisor) + channel]);
