@@ -13,8 +13,11 @@ from customops import _cuda, _loader
 def report_cuda() -> None:
     """What a first CUDA call would find. Does not open the library."""
     if _loader.opened.compiler != "setuptools":
-        kinds = {"jit": "compiled at the first CUDA call", "cmake": "whatever was compiled into the library"}
-        print(f"CUDA kernels: {kinds[_loader.opened.compiler]}")
+        kinds = {
+            "jit": "compiled when a CUDA tensor first meets an op",
+            "cmake": "in the library, if it was built with them",
+        }
+        print(f"CUDA kernels: {_loader.opened.compiler} ({kinds[_loader.opened.compiler]})")
         return
     machine, libraries = _cuda.machine(), _cuda.libraries()
     for index, (major, minor) in enumerate(machine.capabilities):

@@ -132,15 +132,15 @@ def load() -> str:
         RuntimeError: there is none; the message says why, and what to do.
     """
     built_by = _loader.opened.compiler if _loader.opened else "setuptools"
-    if built_by == "cmake":
-        raise RuntimeError(
-            f"customops has no CUDA kernels: {_loader.opened.path} was built without: cmake -DCUSTOMOPS_CUDA=ON"
-        )
-    if built_by == "jit":
-        name, why = "jit", why_no_gpu(machine())
-    else:
+    if built_by == "setuptools":
         name, why = choose(machine(), libraries())
-    if name is None or (name == "jit" and why):
+    elif reason := why_no_gpu(machine()):
+        name, why = None, reason
+    elif built_by == "cmake":
+        name, why = None, f"{_loader.opened.path} was built without them: cmake -DCUSTOMOPS_CUDA=ON"
+    else:
+        name, why = built_by, ""
+    if name is None:
         raise RuntimeError(f"customops has no CUDA kernels for this machine: {why}. `python -m customops` shows more")
     if name == "jit":
         from customops import jit

@@ -47,9 +47,8 @@ def project(tmp_path, monkeypatch):
              "rule link", "  command = " + SLOW_LINKER]  # fmt: skip
     for number in range(UNITS):
         name = "answer" if number == 0 else f"unit{number}"
-        (folder / f"{name}.cpp").write_text(
-            f'#include <sstream>\nextern "C" int {name}() {{ std::ostringstream s; s << 42; return 21 * s.str().size(); }}'
-        )
+        code = "std::ostringstream s; s << 42; return 21 * s.str().size();"
+        (folder / f"{name}.cpp").write_text(f'#include <sstream>\nextern "C" int {name}() {{ {code} }}\n')
         rules.append(f"build {name}.o: compile {folder}/{name}.cpp")
     objects = " ".join(re.findall(r"build (\S+):", "\n".join(rules)))
     (folder / "rules").write_text("\n".join([*rules, f"build tiny.so: link {objects}"]) + "\n")
