@@ -7,12 +7,14 @@ __all__ = [
     "axpy",
     "bias_act",
     "compat",
+    "depthwise_conv2d",
     "downsample2d",
     "filter2d",
     "flatten_copy",
     "fused_leaky_relu",
     "install_tensor_methods",
     "nn",
+    "replace_depthwise",
     "setup_filter",
     "upfirdn2d",
     "upsample2d",
@@ -24,7 +26,9 @@ if _unusable is None:
     from customops.add2 import add2
     from customops.axpy import axpy
     from customops.bias_act import bias_act, fused_leaky_relu
+    from customops.depthwise_conv2d import depthwise_conv2d
     from customops.flatten_copy import flatten_copy, install_tensor_methods
+    from customops.nn import replace_depthwise
     from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
 
 
