@@ -1,38 +1,548 @@
-// depthwise_conv2d and its gradients. A first, plain version.
+// depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and the
+// result is written once; sums stay in registers from the first tap to the last.
+//
+// Work goes in tiles: a strip of rows of one channel, or in a channels_last image of as many channels as a register has
+// lanes. The strip is copied into a small buffer, widened to the type of the arithmetic, with the zeros of the padding
+// around it, and split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but an
+// offset into the buffer, whatever stride, dilation and padding are, and the neighbour of an output reads the neighbours
+// of what the output reads. That holds across the ends of rows as well: a tile of a contiguous image is one long row,
+// with some columns at the end of each of its rows that nobody asked for.
+//
+// The gradient of the input is such a sum over the output's gradient, with a stride's phases on the other side. The
+// gradient of the weight multiplies the two tiles, one tap a register; its sums are the same however many threads there
+// are, because the work is cut by its size alone and added up in order.
 #include "../depthwise_conv2d.h"
 
 #include <torch/csrc/stable/library.h>
 
+#include <vector>
+
 #include "strided.h"
+#include "vector.h"
 
 namespace customops::cpu {
 namespace {
 
-struct Steps {
-  int64_t n, c, y, x;
-  Steps(bool last, int64_t c_, int64_t h, int64_t w)
-      : n(c_ * h * w), c(last ? 1 : h * w), y(last ? w * c_ : w), x(last ? c_ : 1) {}
+constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
+constexpr int64_t kLanesBytes = 96 << 10;  // of a buffer for a register of channels: it lives in L2
+constexpr int64_t kChannels = 64;          // of a channels_last tile, at most: 4 cache lines
+constexpr int kRegisters = 8;              // sums at a time: enough to hide the latency of a multiply-add
+constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
+constexpr int64_t kParts = 64;             // tasks of grad_weight, about
+constexpr int64_t kTilesPerSum = 64;       // of grad_weight, in float32; such sums are added in float64
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// One axis of to[q * out_phases + r] = sum over taps[r] of weight[tap.index] * phase[tap.phase][q + tap.shift], where
+// phase[p] holds every in_phases-th of `from`, beginning with phases[p].
+struct Line {
+  struct Tap {
+    int64_t index, phase, shift;
+  };
+  int64_t from, to, in_phases, out_phases;
+  int64_t first = 0, span = 0;  // the least shift; how far the others go beyond it
+  std::vector<int64_t> phases;
+  std::vector<std::vector<Tap>> taps;
+
+  Line(int64_t from, int64_t to, int64_t in_phases, int64_t out_phases)
+      : from(from), to(to), in_phases(in_phases), out_phases(out_phases), taps(std::min(out_phases, to)) {}
+
+  // How many q there are: at all, and for output phase r.
+  int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
+
+  void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
+    const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
+    const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
+    first = phases.empty() ? shift : std::min(first, shift);
+    span = end - first;
+    if (p == phases.size()) phases.push_back(phase);
+    taps[r].push_back({index, int64_t(p), shift});
+  }
 };
 
-template <class F>
-void over_planes(const DepthwiseConv2d& p, const F& f) {
-  parallel(p.channels, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c)
-      for (int64_t n = 0; n < p.batch; ++n) f(n, c);
+// to[o] = sum_k weight[k] from[o * stride + k * dilation - pad]
+Line forward_line(const ConvAxis& a) {
+  Line line(a.in, a.out, a.stride, 1);
+  for (int64_t k = 0; k < a.taps; ++k) {
+    const int64_t at = k * a.dilation - a.pad, shift = floor_div(at, a.stride);
+    line.add(0, k, at - shift * a.stride, shift);
+  }
+  return line;
+}
+
+// to[i] = sum_k weight[k] from[(i + pad - k * dilation) / stride] where stride divides
+Line backward_line(const ConvAxis& a) {
+  Line line(a.out, a.in, 1, a.stride);
+  for (int64_t k = 0; k < a.taps; ++k) {
+    const int64_t at = a.pad - k * a.dilation, shift = -floor_div(-at, a.stride), r = shift * a.stride - at;
+    if (r < int64_t(line.taps.size())) line.add(r, k, 0, shift);
+  }
+  return line;
+}
+
+// to[o] = from[o]
+Line copy_line(int64_t n) {
+  Line line(n, n, 1, 1);
+  line.add(0, 0, 0, 0);
+  return line;
+}
+
+// How images are cut into tiles, and how a tile lies in its buffers: [phase of x][phase of y][row][column][lane].
+struct Plan {
+  struct Term {
+    int64_t offset, tap;  // into the buffer, in pixels; into the kernel
+  };
+  Line y, x;
+  int64_t batch, channels;
+  bool last;                             // channels_last
+  int64_t lanes, groups, chunks;         // channels side by side in a buffer; buffers of a tile; tiles for all channels
+  int64_t strip, strips;                 // periods of a tile; tiles for all of them
+  int64_t rows, pitch;                   // of one phase in the buffer
+  int64_t taps = 0;                      // in all the terms
+  std::vector<std::vector<Term>> terms;  // of each pair of output phases
+
+  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element)
+      : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
+    lanes = last ? vector : 1;
+    groups = last ? std::min(ceil_div(channels, lanes), std::max<int64_t>(kChannels / lanes, 1)) : 1;
+    chunks = ceil_div(channels, lanes * groups);
+    pitch = x.periods() + x.span;
+    const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
+    const int64_t most = std::max((last ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
+    strips = ceil_div(y.periods(), most);
+    strip = ceil_div(y.periods(), strips);
+    rows = strip + y.span;
+    for (const auto& down : y.taps)
+      for (const auto& across : x.taps) {
+        auto& pair = terms.emplace_back();
+        for (const auto& ty : down)
+          for (const auto& tx : across) {
+            const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
+            pair.push_back({row * pitch + tx.shift - x.first, ty.index * p.x.taps + tx.index});
+          }
+        taps += pair.size();
+      }
+  }
+
+  int64_t work() const { return strip * y.out_phases * x.to * lanes * groups; }  // outputs of a tile
+};
+
+// 64-byte aligned zeros.
+template <class A>
+class Buffer {
+  std::vector<A> memory_;
+
+ public:
+  explicit Buffer(int64_t n = 0) : memory_(n + kSlack + 64 / sizeof(A)) {}
+  A* data() { return reinterpret_cast<A*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64); }
+};
+
+// Copies tiles of an image into the buffers, one for each register of channels. Whatever lies outside of the image is
+// zero from the beginning, or where it moves, when strips differ, made so.
+template <class T>
+class Source {
+  using A = acc_t<T>;
+  const Plan& plan_;
+  const Line &y_, &x_;
+  const T* const image_;
+  const int64_t rows_;
+  Buffer<A> buffer_, line_;
+  std::vector<std::pair<int64_t, int64_t>> columns_;  // of each phase: those within the image
+
+ public:
+  const int64_t size;  // of one buffer
+
+  Source(const Plan& plan, const Line& y, const Line& x, int64_t rows, const T* image)
+      : plan_(plan),
+        y_(y),
+        x_(x),
+        image_(image),
+        rows_(rows),
+        line_(x.from),
+        size(int64_t(y.phases.size() * x.phases.size()) * rows * plan.pitch * plan.lanes) {
+    buffer_ = Buffer<A>(size * plan.groups);
+    for (int64_t phase : x.phases) {
+      const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
+      const int64_t end = std::clamp<int64_t>(ceil_div(x.from - phase, x.in_phases) - x.first, begin, plan.pitch);
+      columns_.push_back({begin, end});
+    }
+  }
+
+  A* data() { return buffer_.data(); }
+
+  // Rows from that of period q on, channels from c on.
+  template <class I>
+  void read(I isa, int64_t n, int64_t c, int64_t q) {
+    const int64_t row = x_.from * (plan_.last ? plan_.channels : 1);
+    const T* const plane = image_ + (plan_.last ? n * y_.from * row + c : (n * plan_.channels + c) * y_.from * row);
+    const int64_t groups = std::min(plan_.groups, ceil_div(plan_.channels - c, plan_.lanes));
+    for (size_t py = 0; py < y_.phases.size(); ++py)
+      for (int64_t j = 0; j < rows_; ++j) {
+        const int64_t i = (y_.first + q + j) * y_.in_phases + y_.phases[py];
+        const bool inside = 0 <= i && i < y_.from;
+        if (!inside && plan_.strips == 1) continue;
+        const A* const line = inside ? widened(isa, plane + i * row) : nullptr;
+        for (size_t px = 0; px < x_.phases.size(); ++px) {
+          const auto [begin, end] = columns_[px];
+          A* const to = data() + (((px * y_.phases.size() + py) * rows_ + j) * plan_.pitch + begin) * plan_.lanes;
+          const int64_t from = ((x_.first + begin) * x_.in_phases + x_.phases[px]);
+          if (!inside)
+            for (int64_t g = 0; g < groups; ++g) std::fill_n(to + g * size, (end - begin) * plan_.lanes, A(0));
+          else if (plan_.last)
+            read_lanes(isa, plane + i * row + from * plan_.channels, c, end - begin, groups, to);
+          else
+            copy(line + from, end - begin, to);
+        }
+      }
+  }
+
+ private:
+  template <class I>
+  const A* widened(I isa, const T* row) {
+    if constexpr (std::is_same_v<T, A>) return row;
+    else {
+      if (!plan_.last) widen(isa, row, line_.data(), x_.from);
+      return line_.data();
+    }
+  }
+
+  void copy(const A* in, int64_t n, A* __restrict out) {
+    if (x_.in_phases == 1) std::memcpy(out, in, n * sizeof(A));
+    else if (x_.in_phases == 2)
+      for (int64_t i = 0; i < n; ++i) out[i] = in[2 * i];
+    else
+      for (int64_t i = 0; i < n; ++i) out[i] = in[x_.in_phases * i];
+  }
+
+  template <class I>
+  void read_lanes(I isa, const T* in, int64_t c, int64_t n, int64_t groups, A* out) {
+    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
+    const int64_t full = std::min(groups, (plan_.channels - c) / kLanes), rest = plan_.channels - c - full * kLanes;
+    for (int64_t i = 0; i < n; ++i, in += x_.in_phases * plan_.channels, out += kLanes) {
+      for (int64_t g = 0; g < full; ++g) load<I>(isa, in + g * kLanes, kLanes, out + g * size);
+      if (full < groups) load(isa, in + full * kLanes, rest, out + full * size);
+    }
+  }
+
+  template <class I>
+  static void load(I isa, const T* in, int64_t n, A* out) {
+    if constexpr (std::is_same_v<T, A>) std::memcpy(out, in, n * sizeof(A));
+    else widen(isa, in, out, n);
+  }
+};
+
+// Registers of outputs, side by side: bias + sum of weight * buffer.
+template <bool kLast, class V, int kCount, class A>
+void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias, V (&out)[kCount]) {
+  constexpr int64_t kStep = kLast ? V::kLanes : 1;
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i)
+    if (kLast)
+      out[i].load(bias);
+    else
+      out[i].set(*bias);
+  const Plan::Term* term = terms.data();
+  for (const auto* const end = term + terms.size(); term != end; ++term, weight += kStep) {
+    V factor;
+    if (kLast)
+      factor.load(weight);
+    else
+      factor.set(*weight);
+    const A* const from = buffer + term->offset * kStep;
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
+  }
+}
+
+// The forward pass, and the gradient of the input: for both, outputs are sums over the taps.
+template <class T>
+class Convolution {
+  using A = acc_t<T>;
+  static constexpr bool kWide = std::is_same_v<T, A>;
+  const Plan& plan_;
+  const A *const weight_, *const bias_;
+  T* const image_;
+  Source<T> source_;
+  Buffer<A> result_, line_;
+
+ public:
+  // weight and bias: [register of channels][term, if any][lane].
+  Convolution(const Plan& plan, const T* from, const A* weight, const A* bias, T* to)
+      : plan_(plan),
+        weight_(weight),
+        bias_(bias),
+        image_(to),
+        source_(plan, plan.y, plan.x, plan.rows, from),
+        result_(plan.last ? 0 : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
+        line_(plan.x.to) {}
+
+  template <class I>
+  void run(I isa, int64_t item) {
+    const int64_t q = item % plan_.strips * plan_.strip, n = item / plan_.strips / plan_.chunks;
+    const int64_t first = item / plan_.strips % plan_.chunks * plan_.groups * plan_.lanes;
+    const int64_t end = std::min(first + plan_.groups * plan_.lanes, plan_.channels);
+    source_.read(isa, n, first, q);
+    const A* buffer = source_.data();
+    const A* weight = weight_ + first * plan_.taps;
+    for (int64_t c = first; c < end; c += plan_.lanes, buffer += source_.size)
+      for (int64_t ry = 0; ry < int64_t(plan_.y.taps.size()); ++ry) {
+        const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q), y = q * plan_.y.out_phases + ry;
+        const auto* terms = &plan_.terms[ry * plan_.x.taps.size()];
+        if (plan_.last)
+          weight = lanes(isa, buffer, terms, weight, n, c, y, rows);
+        else
+          weight = plane(isa, buffer, terms, weight, n, c, y, rows);
+      }
+  }
+
+ private:
+  // A register holds the channels of one pixel.
+  template <class I>
+  const A* lanes(I isa, const A* buffer, const std::vector<Plan::Term>* terms, const A* weight, int64_t n, int64_t c,
+                 int64_t y, int64_t rows) {
+    using V = Vec<I::value, A>;
+    const Line& x = plan_.x;
+    const int64_t count = std::min<int64_t>(V::kLanes, plan_.channels - c), step = x.out_phases * plan_.channels;
+    for (size_t r = 0; r < x.taps.size(); weight += terms[r++].size() * V::kLanes)
+      for (int64_t row = 0; row < rows; ++row) {
+        const A* from = buffer + row * plan_.pitch * V::kLanes;
+        T* to = image_ + ((n * plan_.y.to + y + row * plan_.y.out_phases) * x.to + r) * plan_.channels + c;
+        for (int64_t left = x.periods(r); left > 0;) {
+          const int64_t pixels = std::min<int64_t>(left, kRegisters);
+          with_constant<kRegisters>(pixels, [&](auto constant) {
+            constexpr int kCount = constant;
+            V out[kCount];
+            add_terms<true>(from, terms[r], weight, bias_ + c, out);
+            for (int i = 0; i < kCount; ++i, to += step) store(isa, out[i], count, to);
+          });
+          left -= pixels;
+          from += pixels * V::kLanes;
+        }
+      }
+    return weight;
+  }
+
+  template <class I, class V>
+  static void store(I isa, const V& from, int64_t n, T* to) {
+    if constexpr (kWide) {
+      if (n == V::kLanes)
+        from.store(to);
+      else
+        from.store(to, n);
+    } else {
+      A wide[V::kLanes];
+      from.store(wide);
+      if (n == V::kLanes)
+        narrow(isa, wide, to, V::kLanes);
+      else
+        narrow(isa, wide, to, n);
+    }
+  }
+
+  // A register holds neighbours in a row, or beyond its end those in the next one.
+  template <class I>
+  const A* plane(I isa, const A* buffer, const std::vector<Plan::Term>* terms, const A* weight, int64_t n, int64_t c,
+                 int64_t y, int64_t rows) {
+    using V = Vec<I::value, A>;
+    const Line& x = plan_.x;
+    T* const to = image_ + ((n * plan_.channels + c) * plan_.y.to + y) * x.to;
+    const bool direct = kWide && x.out_phases == 1 && x.to >= 4 * V::kLanes;
+    for (size_t r = 0; r < x.taps.size(); weight += terms[r++].size()) {
+      const int64_t runs = direct ? rows : 1, length = x.periods(r) + (direct ? 0 : (rows - 1) * plan_.pitch);
+      for (int64_t run = 0; run < runs; ++run) {
+        const A* from = buffer + run * plan_.pitch;
+        A* out = direct ? reinterpret_cast<A*>(to + run * plan_.y.out_phases * x.to)
+                        : result_.data() + r * plan_.strip * plan_.pitch;
+        for (int64_t left = length; left > 0; left -= kRegisters * V::kLanes) {
+          with_constant<kRegisters>(std::min<int64_t>(ceil_div(left, V::kLanes), kRegisters), [&](auto constant) {
+            constexpr int kCount = constant;
+            V sums[kCount];
+            add_terms<false>(from, terms[r], weight, bias_ + c, sums);
+            for (int i = 0; i + 1 < kCount; ++i) sums[i].store(out + i * V::kLanes);
+            const int64_t rest = left - (kCount - 1) * V::kLanes;
+            if (direct && rest < V::kLanes)
+              sums[kCount - 1].store(out + (kCount - 1) * V::kLanes, rest);
+            else
+              sums[kCount - 1].store(out + (kCount - 1) * V::kLanes);
+          });
+          from += kRegisters * V::kLanes;
+          out += kRegisters * V::kLanes;
+        }
+      }
+    }
+    if (!direct)
+      for (int64_t row = 0; row < rows; ++row)
+        write_row(isa, result_.data() + row * plan_.pitch, to + row * plan_.y.out_phases * x.to);
+    return weight;
+  }
+
+  template <class I>
+  void write_row(I isa, const A* from, T* to) {
+    const Line& x = plan_.x;
+    if (x.out_phases > 1) {
+      const int64_t size = plan_.strip * plan_.pitch;
+      A* __restrict const line = line_.data();
+      if (x.taps.size() == 2)  // shuffles
+        for (int64_t q = 0; q < x.periods(1); ++q) line[2 * q] = from[q], line[2 * q + 1] = from[size + q];
+      for (size_t r = 0; r < x.taps.size(); ++r)
+        for (int64_t q = x.taps.size() == 2 ? x.periods(1) : 0; q < x.periods(r); ++q)
+          line[q * x.out_phases + r] = from[r * size + q];
+      from = line;
+    }
+    if constexpr (kWide)
+      std::memcpy(to, from, x.to * sizeof(T));
+    else
+      narrow(isa, from, to, x.to);
+  }
+};
+
+// weight as Convolution takes it.
+template <class T>
+std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const T* weight, int64_t taps) {
+  std::vector<acc_t<T>> ordered;
+  ordered.reserve((plan.channels + plan.lanes) * plan.taps);
+  for (int64_t c = 0; c < plan.channels; c += plan.lanes)
+    for (const auto& terms : plan.terms)
+      for (const auto& term : terms)
+        for (int64_t l = 0; l < plan.lanes; ++l)
+          ordered.push_back(c + l < plan.channels ? acc_t<T>(weight[(c + l) * taps + term.tap]) : 0);
+  return ordered;
+}
+
+void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tensor& from, const Tensor& to) {
+  dispatch(from.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    using A = acc_t<T>;
+    const Plan plan(p, y, x, vector_lanes<A>(), sizeof(A));
+    const auto weight = in_order_of_terms(plan, p.weight.const_data_ptr<T>(), p.y.taps * p.x.taps);
+    std::vector<A> bias(plan.channels + plan.lanes);
+    if (p.bias) std::copy_n(p.bias->const_data_ptr<T>(), plan.channels, bias.begin());
+    const T* const in = from.const_data_ptr<T>();
+    T* const out = static_cast<T*>(to.mutable_data_ptr());
+    parallel(plan.batch * plan.chunks * plan.strips, kGrain * 4 / (plan.work() * (plan.taps + 4)),
+             [&](int64_t begin, int64_t end) {
+               Convolution<T> convolution(plan, in, weight.data(), bias.data(), out);
+               run_simd([&](auto isa) {
+                 for (int64_t item = begin; item < end; ++item) convolution.run(isa, item);
+               });
+             });
   });
 }
 
-// f(input pixel, output pixel, tap) wherever all three meet.
-template <class F>
-void meet(const DepthwiseConv2d& p, const F& f) {
-  for (int64_t oy = 0; oy < p.y.out; ++oy)
-    for (int64_t ox = 0; ox < p.x.out; ++ox)
-      for (int64_t ky = 0; ky < p.y.taps; ++ky)
-        for (int64_t kx = 0; kx < p.x.taps; ++kx) {
-          const int64_t iy = oy * p.y.stride + ky * p.y.dilation - p.y.pad;
-          const int64_t ix = ox * p.x.stride + kx * p.x.dilation - p.x.pad;
-          if (iy >= 0 && iy < p.y.in && ix >= 0 && ix < p.x.in) f(iy, ix, oy, ox, ky * p.x.taps + kx);
+// Registers of sums, one for each tap: sums += grad * buffer, over rows of `length` registers.
+template <class V, int kCount, class A>
+void add_products(const A* grad, const A* buffer, const Plan::Term* terms, int64_t unit, int64_t rows, int64_t length,
+                  int64_t pitch, A* sums) {
+  V sum[kCount];
+  const A* from[kCount];
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + terms[i].offset * unit;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t at = row * pitch, end = at + length * V::kLanes; at < end; at += V::kLanes) {
+      V g;
+      g.load(grad + at);
+#pragma GCC unroll 16
+      for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
+    }
+  V one;
+  one.set(1);
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) {
+    sum[i].fma(one, sums + i * V::kLanes);
+    sum[i].store(sums + i * V::kLanes);
+  }
+}
+
+// The gradient of the weight: of each channel, from a part of its tiles.
+template <class T>
+class Correlation {
+  using A = acc_t<T>;
+  const Plan& plan_;
+  const Line y_, x_;
+  const int64_t tiles_;
+  double* const sums_;
+  Source<T> image_, grad_;
+  Buffer<A> registers_;
+
+ public:
+  // sums: [part][channel][tap]
+  Correlation(const Plan& plan, const T* image, const T* grad, int64_t tiles, double* sums)
+      : plan_(plan),
+        y_(copy_line(plan.y.to)),
+        x_(copy_line(plan.x.to)),
+        tiles_(tiles),
+        sums_(sums),
+        image_(plan, plan.y, plan.x, plan.rows, image),
+        grad_(plan, y_, x_, plan.strip, grad),
+        registers_(plan.groups * plan.taps * kSlack) {}
+
+  template <class I>
+  void run(I isa, int64_t item) {
+    using V = Vec<I::value, A>;
+    const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
+    const int64_t end = std::min(first + plan_.groups * plan_.lanes, plan_.channels), size = plan_.taps * V::kLanes;
+    const Plan::Term* const terms = plan_.terms[0].data();
+    std::fill_n(registers_.data(), plan_.groups * size, A(0));
+    for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
+      const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
+      int64_t rows = std::min(plan_.strip, plan_.y.to - q), length = plan_.x.to;
+      image_.read(isa, n, first, q);
+      grad_.read(isa, n, first, q);
+      if (!plan_.last) {  // one long row: between the rows of grad there are zeros
+        length = ceil_div((rows - 1) * plan_.pitch + length, V::kLanes);
+        rows = 1;
+      }
+      for (int64_t c = first, g = 0; c < end; c += plan_.lanes, ++g)
+        for (int64_t t = 0, blocks = ceil_div(plan_.taps, kRegisters); blocks > 0; --blocks) {
+          const int64_t count = ceil_div(plan_.taps - t, blocks);
+          with_constant<kRegisters>(count, [&](auto constant) {
+            add_products<V, constant>(grad_.data() + g * grad_.size, image_.data() + g * image_.size, terms + t,
+                                      plan_.lanes, rows, length, plan_.pitch * plan_.lanes,
+                                      registers_.data() + g * size + t * V::kLanes);
+          });
+          t += count;
         }
+    }
+    const A* from = registers_.data();
+    for (int64_t c = first; c < end; c += plan_.lanes)
+      for (int64_t t = 0; t < plan_.taps; ++t, from += V::kLanes) {
+        double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + terms[t].tap;
+        if (plan_.last) {
+          for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l) to[l * plan_.taps] = from[l];
+        } else {
+          *to = 0;
+          for (int l = 0; l < V::kLanes; ++l) *to += from[l];
+        }
+      }
+  }
+};
+
+void correlate(const DepthwiseConv2d& p) {
+  dispatch(p.weight.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    using A = acc_t<T>;
+    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A));
+    const int64_t tiles = plan.batch * plan.strips;
+    const int64_t each = std::clamp<int64_t>(tiles * plan.chunks / kParts, 1, std::min(tiles, kTilesPerSum));
+    const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.taps;
+    std::vector<double> sums(parts * size);
+    const T *const image = p.in.const_data_ptr<T>(), *const grad = p.out.const_data_ptr<T>();
+    T* const out = static_cast<T*>(p.weight.mutable_data_ptr());
+    parallel(parts * plan.chunks, kGrain * 4 / (plan.work() * (plan.taps + 4) * each), [&](int64_t begin, int64_t end) {
+      Correlation<T> correlation(plan, image, grad, each, sums.data());
+      run_simd([&](auto isa) {
+        for (int64_t item = begin; item < end; ++item) correlation.run(isa, item);
+      });
+    });
+    parallel(size, kGrain / parts, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        double sum = 0;
+        for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
+        out[i] = T(A(sum));
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -40,72 +550,30 @@ void meet(const DepthwiseConv2d& p, const F& f) {
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, int64_t stride_h,
                         int64_t stride_w, int64_t pad_top, int64_t pad_bottom, int64_t pad_left, int64_t pad_right,
                         int64_t dilation_h, int64_t dilation_w) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left,
-                                                     pad_right, dilation_h, dilation_w);
-  if (p.out.numel() == 0) return p.out;
-  dispatch(x.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const T *in = p.in.const_data_ptr<T>(), *w = p.weight.const_data_ptr<T>();
-    const T* b = p.bias ? p.bias->const_data_ptr<T>() : nullptr;
-    T* out = static_cast<T*>(p.out.mutable_data_ptr());
-    const Steps si(p.channels_last, p.channels, p.y.in, p.x.in), so(p.channels_last, p.channels, p.y.out, p.x.out);
-    over_planes(p, [&](int64_t n, int64_t c) {
-      std::vector<acc_t<T>> sum(p.y.out * p.x.out, b ? acc_t<T>(b[c]) : 0);
-      meet(p, [&](int64_t iy, int64_t ix, int64_t oy, int64_t ox, int64_t k) {
-        sum[oy * p.x.out + ox] +=
-            acc_t<T>(in[n * si.n + c * si.c + iy * si.y + ix * si.x]) * acc_t<T>(w[c * p.y.taps * p.x.taps + k]);
-      });
-      for (int64_t y = 0; y < p.y.out; ++y)
-        for (int64_t x = 0; x < p.x.out; ++x) out[n * so.n + c * so.c + y * so.y + x * so.x] = T(sum[y * p.x.out + x]);
-    });
-  });
+  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom,
+                                                     pad_left, pad_right, dilation_h, dilation_w);
+  if (p.out.numel() > 0) convolve(p, forward_line(p.y), forward_line(p.x), p.in, p.out);
   return p.out;
 }
 
-Tensor grad_input(const Tensor& grad, const Tensor& weight, int64_t height, int64_t width, int64_t stride_h,
-                  int64_t stride_w, int64_t pad_top, int64_t pad_left, int64_t dilation_h, int64_t dilation_w,
-                  bool channels_last) {
+Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int64_t height, int64_t width,
+                                   int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
+                                   int64_t dilation_h, int64_t dilation_w, bool channels_last) {
   const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_input(
       grad, weight, height, width, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, channels_last);
-  if (p.in.numel() == 0) return p.in;
-  dispatch(grad.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const T *g = p.out.const_data_ptr<T>(), *w = p.weight.const_data_ptr<T>();
-    T* in = static_cast<T*>(p.in.mutable_data_ptr());
-    const Steps si(p.channels_last, p.channels, p.y.in, p.x.in), so(p.channels_last, p.channels, p.y.out, p.x.out);
-    over_planes(p, [&](int64_t n, int64_t c) {
-      std::vector<acc_t<T>> sum(p.y.in * p.x.in);
-      meet(p, [&](int64_t iy, int64_t ix, int64_t oy, int64_t ox, int64_t k) {
-        sum[iy * p.x.in + ix] +=
-            acc_t<T>(g[n * so.n + c * so.c + oy * so.y + ox * so.x]) * acc_t<T>(w[c * p.y.taps * p.x.taps + k]);
-      });
-      for (int64_t y = 0; y < p.y.in; ++y)
-        for (int64_t x = 0; x < p.x.in; ++x) in[n * si.n + c * si.c + y * si.y + x * si.x] = T(sum[y * p.x.in + x]);
-    });
-  });
+  if (p.in.numel() > 0) convolve(p, backward_line(p.y), backward_line(p.x), p.out, p.in);
   return p.in;
 }
 
-Tensor grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w, int64_t stride_h,
-                   int64_t stride_w, int64_t pad_top, int64_t pad_left, int64_t dilation_h, int64_t dilation_w) {
+Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
+                                    int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
+                                    int64_t dilation_h, int64_t dilation_w) {
   const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w,
                                                                  pad_top, pad_left, dilation_h, dilation_w);
-  if (p.weight.numel() == 0) return p.weight;
-  dispatch(grad.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const T *g = p.out.const_data_ptr<T>(), *in = p.in.const_data_ptr<T>();
-    T* w = static_cast<T*>(p.weight.mutable_data_ptr());
-    const Steps si(p.channels_last, p.channels, p.y.in, p.x.in), so(p.channels_last, p.channels, p.y.out, p.x.out);
-    const int64_t taps = p.y.taps * p.x.taps;
-    std::vector<double> sum(p.channels * taps);
-    over_planes(p, [&](int64_t n, int64_t c) {
-      meet(p, [&](int64_t iy, int64_t ix, int64_t oy, int64_t ox, int64_t k) {
-        sum[c * taps + k] += double(g[n * so.n + c * so.c + oy * so.y + ox * so.x]) *
-                             double(in[n * si.n + c * si.c + iy * si.y + ix * si.x]);
-      });
-    });
-    for (size_t i = 0; i < sum.size(); ++i) w[i] = T(acc_t<T>(sum[i]));
-  });
+  if (p.in.numel() > 0)
+    correlate(p);
+  else if (p.weight.numel() > 0)
+    torch::stable::zero_(const_cast<Tensor&>(p.weight));
   return p.weight;
 }
 
@@ -114,6 +582,6 @@ Tensor grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
   m.impl("depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
-  m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cpu::grad_input));
-  m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cpu::grad_weight));
+  m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_input));
+  m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_weight));
 }
