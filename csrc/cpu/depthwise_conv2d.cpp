@@ -52,13 +52,15 @@ struct Line {
   // How many q there are: at all, and for output phase r.
   int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
 
+  // In the order of their shifts, where all are of one phase.
   void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
     const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
     const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
     first = phases.empty() ? shift : std::min(first, shift);
     span = end - first;
     if (p == phases.size()) phases.push_back(phase);
-    taps[r].push_back({index, int64_t(p), shift});
+    const bool before = !taps[r].empty() && shift < taps[r][0].shift;
+    taps[r].insert(before ? taps[r].begin() : taps[r].end(), {index, int64_t(p), shift});
   }
 };
 
@@ -105,7 +107,8 @@ struct Plan {
   std::vector<std::vector<Term>> terms;  // of each pair of output phases
   std::vector<int64_t> begins;           // how many terms come before
 
-  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element)
+  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element,
+       bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
     lanes = last || 2 * channels > vector ? vector : 1;
     groups = last ? std::min(ceil_div(channels, lanes), std::max<int64_t>(kChannels / lanes, 1)) : 1;
@@ -114,7 +117,12 @@ struct Plan {
     const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
     const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
     strips = ceil_div(y.periods(), most);
+    if (lanes > 1 && ring) {  // its size is that of the kernel
+      const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(batch * chunks, 1);
+      strips = std::clamp<int64_t>(wanted, 1, ceil_div(y.periods(), 4 * (y.span + 1)));
+    }
     strip = ceil_div(y.periods(), strips);
+    strips = ceil_div(y.periods(), strip);
     rows = strip + y.span;
     pixels = strip * y.out_phases * x.to;
     for (const auto& down : y.taps)
@@ -182,12 +190,20 @@ class Source {
 
   A* data() { return buffer_.data(); }
 
-  // Rows [begin, end) of each phase of the tile whose first row is that of period q and whose first channel is c.
+  // Where in the buffer a row of a phase begins, and how much further a tap looks.
+  int64_t place(int64_t j, int64_t phase) const { return (phase * rows_ + j % rows_) * plan_.pitch * plan_.lanes; }
+  int64_t column(const Line::Tap& tap) const { return (tap.phase * part_ + tap.shift - x_.first) * plan_.lanes; }
+
+  // The image's row, if there is one, that output rows of period q meet first in a phase.
+  int64_t row(int64_t q, int64_t phase) const { return (y_.first + q) * y_.in_phases + y_.phases[phase]; }
+
+  // Rows [begin, end) of each phase of the tile whose first row is that of period q and whose first channel is c. Row j
+  // takes the place of row j - rows.
   template <class I>
   void read(I isa, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j)
       for (size_t py = 0; py < y_.phases.size(); ++py) {
-        const int64_t i = (y_.first + q + j) * y_.in_phases + y_.phases[py], at = (py * rows_ + j) * plan_.pitch;
+        const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
         if (i < 0 || i >= y_.from)
           clear(c, at);
         else if (plan_.last)
@@ -201,7 +217,7 @@ class Source {
 
  private:
   void clear(int64_t c, int64_t at) {
-    if (plan_.strips == 1) return;
+    if (plan_.strips == 1 || rows_ < plan_.strip) return;  // in a ring, rows outside of the image are not used
     for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
       for (size_t px = 0; px < x_.phases.size(); ++px)
         std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, A(0));
@@ -235,19 +251,24 @@ class Source {
   void read_pixels(I, const T* row, int64_t c, int64_t at) {
     using V = Vec<I::value, A>;
     const int64_t full = (plan_.end(c) - c) / V::kLanes, rest = (plan_.end(c) - c) % V::kLanes;
+    const int64_t step = x_.in_phases * plan_.channels, next = size;
+    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
     for (size_t px = 0; px < x_.phases.size(); ++px) {
       const auto [begin, end] = columns_[px];
       const T* in = row + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.channels + c;
-      A* out = data() + (px * part_ + at + begin) * V::kLanes;
-      for (int64_t i = begin; i < end; ++i, in += x_.in_phases * plan_.channels, out += V::kLanes) {
+      A *out = data() + (px * part_ + at + begin) * V::kLanes, *const stop = out + (end - begin) * V::kLanes;
+      for (; out < stop; in += step, out += V::kLanes) {
         V v;
-        for (int64_t g = 0; g < full; ++g) {
-          v.load(in + g * V::kLanes);
-          v.store(out + g * size);
+        const T* from = in;
+        A* to = out;
+        for (int64_t g = 0; g < full; ++g, from += V::kLanes, to += next) {
+          if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
+          v.load(from);
+          v.store(to);
         }
         if (rest > 0) {
-          load_part(v, in + full * V::kLanes, rest);
-          v.store(out + full * size);
+          load_part(v, from, rest);
+          v.store(to);
         }
       }
     }
@@ -279,24 +300,61 @@ class Source {
   }
 };
 
-// Registers of outputs, side by side: bias + sum of weight * buffer.
-template <bool kLast, class V, int kCount, class A>
-void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias, V (&out)[kCount]) {
-  constexpr int64_t kStep = kLast ? V::kLanes : 1;
+// A row of a buffer, and the weights of the taps that meet it.
+template <class A>
+struct Row {
+  const A *from, *weight;
+};
+
+// Registers of outputs, side by side: bias + sum of weight * buffer. Here a register holds the channels of a pixel,
+template <class V, int kCount, class A>
+void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t taps, int64_t at, const A* bias,
+              V (&out)[kCount]) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i)
-    if (kLast)
-      out[i].load(bias);
-    else
-      out[i].set(*bias);
-  const Plan::Term* term = terms.data();
-  for (const auto* const end = term + terms.size(); term != end; ++term, weight += kStep) {
-    V factor;
-    if (kLast)
+  for (int i = 0; i < kCount; ++i) out[i].load(bias);
+  for (; row != end; ++row) {
+    const A *weight = row->weight, *const line = row->from + at;
+    for (int64_t t = 0; t < taps; ++t, weight += V::kLanes) {
+      V factor;
       factor.load(weight);
-    else
-      factor.set(*weight);
-    const A* const from = buffer + term->offset * kStep;
+      const A* const from = line + columns[t];
+#pragma GCC unroll 16
+      for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
+    }
+  }
+}
+
+// The same for kTaps taps side by side: each register of the row is loaded once for all of them.
+template <int kTaps, class V, int kCount, class A>
+void add_neighbours(const Row<A>* row, const Row<A>* end, int64_t at, const A* bias, V (&out)[kCount]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) out[i].load(bias);
+  for (; row != end; ++row) {
+    const A* const line = row->from + at;
+    V factor[kTaps];
+#pragma GCC unroll 16
+    for (int t = 0; t < kTaps; ++t) factor[t].load(row->weight + t * V::kLanes);
+#pragma GCC unroll 16
+    for (int p = 0; p < kCount + kTaps - 1; ++p) {
+      V v;
+      v.load(line + p * V::kLanes);
+#pragma GCC unroll 16
+      for (int t = 0; t < kTaps; ++t)
+        if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
+    }
+  }
+}
+
+// and here pixels of a channel.
+template <class V, int kCount, class A>
+void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias, V (&out)[kCount]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) out[i].set(*bias);
+  const Plan::Term* term = terms.data();
+  for (const auto* const end = term + terms.size(); term != end; ++term, ++weight) {
+    V factor;
+    factor.set(*weight);
+    const A* const from = buffer + term->offset;
 #pragma GCC unroll 16
     for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
   }
@@ -312,6 +370,8 @@ class Convolution {
   T* const image_;
   Source<T> source_;
   Buffer<A> result_, line_;
+  std::vector<Row<A>> rows_;                   // that meet a row of the output
+  std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
 
  public:
   // weight and bias: [register of channels][term, if any][lane].
@@ -320,10 +380,15 @@ class Convolution {
         weight_(weight),
         bias_(bias),
         image_(to),
-        source_(plan, plan.y, plan.x, plan.rows, from),
+        source_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, from),
         result_(plan.lanes > 1 ? (plan.x.to + plan.lanes) * plan.lanes
                                : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
-        line_(plan.x.to) {}
+        line_(plan.x.to),
+        rows_(plan.taps),
+        columns_(plan.x.taps.size()) {
+    for (size_t r = 0; r < columns_.size(); ++r)
+      for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(source_.column(tap));
+  }
 
   template <class I>
   void run(I isa, int64_t item) {
@@ -339,25 +404,30 @@ class Convolution {
       source_.read(isa, n, c, q, j == 0 ? 0 : j + plan_.y.span, j + plan_.y.span + 1);
       for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
         for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
-          write_row(isa, source_.data() + g * source_.size + j * plan_.pitch * plan_.lanes, n, c + g * plan_.lanes,
-                    (q + j) * plan_.y.out_phases + r, r);
+          write_row(isa, source_.data() + g * source_.size, n, c + g * plan_.lanes, q + j, q, r);
     }
   }
 
  private:
-  // A row of outputs, a register for the channels of each.
+  // A row of outputs, that of phase ry in period q of a tile that begins with period q0; a register for the channels of
+  // each.
   template <class I>
-  void write_row(I, const A* from, int64_t n, int64_t c, int64_t y, int64_t ry) {
+  void write_row(I, const A* buffer, int64_t n, int64_t c, int64_t q, int64_t q0, int64_t ry) {
     using V = Vec<I::value, A>;
-    const Line& x = plan_.x;
-    const int64_t count = std::min<int64_t>(V::kLanes, plan_.channels - c);
-    T* const row = image_ + (n * plan_.y.to + y) * x.to * plan_.channels + c;  // of a channels_last image
+    const Line &x = plan_.x, &y = plan_.y;
+    const int64_t count = std::min<int64_t>(V::kLanes, plan_.channels - c), oy = q * y.out_phases + ry;
+    T* const row = image_ + (n * y.to + oy) * x.to * plan_.channels + c;  // of a channels_last image
     for (size_t rx = 0; rx < x.taps.size(); ++rx) {
-      const int64_t pair = ry * x.taps.size() + rx, pixels = x.periods(rx);
-      const auto& terms = plan_.terms[pair];
-      const A* const weight = weight_ + c * plan_.taps + plan_.begins[pair] * V::kLanes;
+      const int64_t pair = ry * x.taps.size() + rx, taps = x.taps[rx].size();
+      const A* weight = weight_ + c * plan_.taps + plan_.begins[pair] * V::kLanes;
+      Row<A>* end = rows_.data();
+      for (const auto& tap : y.taps[ry]) {
+        const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
+        if (0 <= i && i < y.from) *end++ = {buffer + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
+        weight += taps * V::kLanes;
+      }
       const auto write = [&](auto* to, int64_t pixel, int64_t lanes) {
-        add_up<V>(from, terms, weight, bias_ + c, pixels, to + rx * pixel, x.out_phases * pixel, lanes);
+        add_up<V>(end, columns_[rx], bias_ + c, x.periods(rx), to + rx * pixel, x.out_phases * pixel, lanes);
       };
       if constexpr (kWide)
         write(plan_.last ? row : result_.data(), plan_.last ? plan_.channels : V::kLanes,
@@ -367,27 +437,35 @@ class Convolution {
       else
         write(result_.data(), V::kLanes, V::kLanes);
     }
-    if (!plan_.last) write_planes<V>(n, c, y);
+    if (!plan_.last) write_planes<V>(n, c, oy);
   }
 
   template <class V, class O>
-  static void add_up(const A* from, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
-                     int64_t pixels, O* to, int64_t step, int64_t lanes) {
+  void add_up(const Row<A>* end, const std::vector<int64_t>& columns, const A* bias, int64_t pixels, O* to,
+              int64_t step, int64_t lanes) {
+    const Row<A>* const rows = rows_.data();
+    const int64_t taps = columns.size();
+    const int64_t neighbours = taps > 1 && columns[taps - 1] - columns[0] == (taps - 1) * V::kLanes ? taps : 0;
+    int64_t at = 0;
     for (int64_t blocks = ceil_div(pixels, kRegisters); blocks > 0; --blocks) {
       const int64_t block = ceil_div(pixels, blocks);
       with_constant<kRegisters>(block, [&](auto constant) {
         constexpr int kCount = constant;
         V out[kCount];
-        add_terms<true>(from, terms, weight, bias, out);
-        for (int i = 0; i < kCount; ++i)
+        switch (neighbours) {
+          case 3: add_neighbours<3>(rows, end, at + columns[0], bias, out); break;
+          case 5: add_neighbours<5>(rows, end, at + columns[0], bias, out); break;
+          case 7: add_neighbours<7>(rows, end, at + columns[0], bias, out); break;
+          default: add_rows(rows, end, columns.data(), columns.size(), at, bias, out);
+        }
+        for (int i = 0; i < kCount; ++i, to += step)
           if (lanes == V::kLanes)
-            out[i].store(to + i * step);
+            out[i].store(to);
           else
-            store_part(out[i], to + i * step, lanes);
+            store_part(out[i], to, lanes);
       });
       pixels -= block;
-      from += block * V::kLanes;
-      to += block * step;
+      at += block * V::kLanes;
     }
   }
 
@@ -436,7 +514,7 @@ class Convolution {
           with_constant<kRegisters>(std::min<int64_t>(ceil_div(left, V::kLanes), kRegisters), [&](auto constant) {
             constexpr int kCount = constant;
             V sums[kCount];
-            add_terms<false>(from, plan_.terms[pair], weight, bias_ + c, sums);
+            add_terms(from, plan_.terms[pair], weight, bias_ + c, sums);
             for (int i = 0; i + 1 < kCount; ++i) sums[i].store(out + i * V::kLanes);
             const int64_t rest = left - (kCount - 1) * V::kLanes;
             if (direct && rest < V::kLanes)
@@ -490,7 +568,7 @@ void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tens
   dispatch(from.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const Plan plan(p, y, x, vector_lanes<A>(), sizeof(A));
+    const Plan plan(p, y, x, vector_lanes<A>(), sizeof(A), true);
     const auto weight = in_order_of_terms(plan, p.weight.const_data_ptr<T>(), p.y.taps * p.x.taps);
     std::vector<A> bias(plan.channels + plan.lanes);
     if (p.bias) std::copy_n(p.bias->const_data_ptr<T>(), plan.channels, bias.begin());
@@ -598,7 +676,7 @@ void correlate(const DepthwiseConv2d& p) {
   dispatch(p.weight.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A));
+    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A), false);
     const int64_t tiles = plan.batch * plan.strips;
     const int64_t each = std::clamp<int64_t>(tiles * plan.chunks / kParts, 1, std::min(tiles, kTilesPerSum));
     const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.taps;
