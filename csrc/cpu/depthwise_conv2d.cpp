@@ -1,12 +1,12 @@
-// depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and the
-// result is written once; sums stay in registers from the first tap to the last.
+// depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and
+// the result is written once; sums stay in registers from the first tap to the last.
 //
 // Work goes in tiles: a strip of rows of one channel, or in a channels_last image of as many channels as a register has
 // lanes. The strip is copied into a small buffer, widened to the type of the arithmetic, with the zeros of the padding
 // around it, and split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but an
-// offset into the buffer, whatever stride, dilation and padding are, and the neighbour of an output reads the neighbours
-// of what the output reads. That holds across the ends of rows as well: a tile of a contiguous image is one long row,
-// with some columns at the end of each of its rows that nobody asked for.
+// offset into the buffer, whatever stride, dilation and padding are, and the neighbour of an output reads the
+// neighbours of what the output reads. That holds across the ends of rows as well: a tile of a contiguous image is one
+// long row, with some columns at the end of each of its rows that nobody asked for.
 //
 // The gradient of the input is such a sum over the output's gradient, with a stride's phases on the other side. The
 // gradient of the weight multiplies the two tiles, one tap a register; its sums are the same however many threads there
@@ -107,8 +107,7 @@ struct Plan {
   std::vector<std::vector<Term>> terms;  // of each pair of output phases
   std::vector<int64_t> begins;           // how many terms come before
 
-  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element,
-       bool ring)
+  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
     lanes = last || 2 * channels > vector ? vector : 1;
     groups = last ? std::min(ceil_div(channels, lanes), std::max<int64_t>(kChannels / lanes, 1)) : 1;
@@ -138,7 +137,7 @@ struct Plan {
       }
   }
 
-  int64_t work() const { return pixels * lanes * groups; }  // outputs of a tile
+  int64_t work() const { return pixels * lanes * groups; }                         // outputs of a tile
   int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
 };
 
@@ -347,7 +346,8 @@ void add_neighbours(const Row<A>* row, const Row<A>* end, int64_t at, const A* b
 
 // and here pixels of a channel.
 template <class V, int kCount, class A>
-void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias, V (&out)[kCount]) {
+void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
+               V (&out)[kCount]) {
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) out[i].set(*bias);
   const Plan::Term* term = terms.data();
@@ -474,7 +474,8 @@ class Convolution {
   template <class V>
   void write_planes(int64_t n, int64_t c, int64_t y) {
     const int64_t width = plan_.x.to, plane = plan_.y.to * width, tile = plan_.strip * plan_.y.out_phases;
-    const int64_t end = std::min((y / tile + 1) * tile, plan_.y.to) * width, count = std::min<int64_t>(V::kLanes, plan_.channels - c);
+    const int64_t end = std::min((y / tile + 1) * tile, plan_.y.to) * width,
+                  count = std::min<int64_t>(V::kLanes, plan_.channels - c);
     T* const to = image_ + (n * plan_.channels + c) * plane;
     for (int64_t x = 0; x < width; x += V::kLanes) {
       V v[V::kLanes];
@@ -704,8 +705,8 @@ void correlate(const DepthwiseConv2d& p) {
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, int64_t stride_h,
                         int64_t stride_w, int64_t pad_top, int64_t pad_bottom, int64_t pad_left, int64_t pad_right,
                         int64_t dilation_h, int64_t dilation_w) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom,
-                                                     pad_left, pad_right, dilation_h, dilation_w);
+  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left,
+                                                     pad_right, dilation_h, dilation_w);
   if (p.out.numel() > 0) convolve(p, forward_line(p.y), forward_line(p.x), p.in, p.out);
   return p.out;
 }

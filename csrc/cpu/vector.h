@@ -73,10 +73,12 @@ struct Vec<Capability::avx2, float> {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
   CUSTOMOPS_AVX2 void store(BFloat16* p) const {
-    const __m256i bits = _mm256_castps_si256(v), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i bits = _mm256_castps_si256(v),
+                  odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i even = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
     const __m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
-    const __m256i kept = _mm256_blendv_epi8(_mm256_srli_epi32(even, 16), _mm256_set1_epi32(0x7fc0), _mm256_castps_si256(nan));
+    const __m256i kept =
+        _mm256_blendv_epi8(_mm256_srli_epi32(even, 16), _mm256_set1_epi32(0x7fc0), _mm256_castps_si256(nan));
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(kept, kept), 0x08);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
   }
@@ -127,7 +129,8 @@ struct Vec<Capability::avx512, float> {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
   CUSTOMOPS_AVX512 void store(BFloat16* p) const {
-    const __m512i bits = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i bits = _mm512_castps_si512(v),
+                  odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     const __m512i even = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
     const __m512i kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_srli_epi32(even, 16),
                                                  _mm512_set1_epi32(0x7fc0));
