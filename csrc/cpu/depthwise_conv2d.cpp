@@ -384,8 +384,10 @@ class Convolution {
         result_(plan.lanes > 1 ? (plan.x.to + plan.lanes) * plan.lanes
                                : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
         line_(plan.x.to),
-        rows_(plan.taps),
         columns_(plan.x.taps.size()) {
+    size_t most = 0;
+    for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
+    rows_.resize(most);
     for (size_t r = 0; r < columns_.size(); ++r)
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(source_.column(tap));
   }
