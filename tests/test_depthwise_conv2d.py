@@ -236,31 +236,29 @@ def test_infinities_and_nan_stay_where_they_belong(memory_format, device):
 
 @memory_formats
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_same_bits_every_time(dtype, memory_format, device):
-    for shape, kernel, stride in (((9, 40, 30, 33), 5, 1), ((40, 3, 50, 20), 3, 2), ((64, 96, 7, 7), 7, 1)):
-        x, weight = (
-            image(shape, dtype, device, memory_format),
-            randn(shape[1], 1, kernel, kernel, dtype=dtype, device=device),
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride"), [((9, 40, 30, 33), 5, 1), ((40, 3, 50, 20), 3, 2), ((64, 96, 7, 7), 7, 1)]
+)
+def test_same_bits_every_time(shape, kernel, stride, dtype, memory_format, device):
+    x = image(shape, dtype, device, memory_format)
+    weight = randn(shape[1], 1, kernel, kernel, dtype=dtype, device=device)
+    numbers = (stride, stride, kernel // 2, kernel // 2, 1, 1)
+    grad = torch.randn_like(depthwise_conv2d(x, weight, None, stride, kernel // 2))
+
+    def all_three():
+        return (
+            depthwise_conv2d(x, weight, None, stride, kernel // 2),
+            ops._depthwise_conv2d_grad_input(grad, weight, *shape[2:], *numbers, memory_format == torch.channels_last),
+            ops._depthwise_conv2d_grad_weight(grad, x, kernel, kernel, *numbers),
         )
-        grad = torch.randn_like(depthwise_conv2d(x, weight, None, stride, kernel // 2))
 
-        def all_three():
-            numbers = (stride, stride, kernel // 2, kernel // 2, 1, 1)
-            last = memory_format == torch.channels_last
-            return (
-                depthwise_conv2d(x, weight, None, stride, kernel // 2),
-                ops._depthwise_conv2d_grad_input(grad, weight, *x.shape[2:], *numbers, last),
-                ops._depthwise_conv2d_grad_weight(grad, x, *weight.shape[2:], *numbers),
-            )
-
-        first = all_three()
-        before = torch.get_num_threads()
-        try:
-            for threads in (before, 1, 3):
-                torch.set_num_threads(threads)
-                assert all(torch.equal(a, b) for a, b in zip(first, all_three(), strict=True))
-        finally:
-            torch.set_num_threads(before)
+    first, before = all_three(), torch.get_num_threads()
+    try:
+        for threads in (before, 1, 3):
+            torch.set_num_threads(threads)
+            assert all(torch.equal(a, b) for a, b in zip(first, all_three(), strict=True))
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_long_sums_keep_their_precision(device):
@@ -503,7 +501,7 @@ def test_bad_input(x, weight, arguments, message, meta, device):
 def test_bad_input_of_the_gradients(meta, device):
     where = "meta" if meta else device
     x, weight = ONES.to(where), WEIGHT.to(where)
-    with pytest.raises(RuntimeError, match="grad_input: grad must have at least 3 pixels along y, .* got 2"):
+    with pytest.raises(RuntimeError, match=r"grad_input: grad must have at least 3 pixels along y, .* got 2"):
         ops._depthwise_conv2d_grad_input(x[:, :, :2], weight, 4, 5, 1, 1, 1, 1, 1, 1, False)
     with pytest.raises(RuntimeError, match="grad_input: weight must have the dtype of grad"):
         ops._depthwise_conv2d_grad_input(x, weight.double(), 4, 5, 1, 1, 1, 1, 1, 1, False)

@@ -33,7 +33,7 @@ constexpr int64_t kParts = 64;             // tasks of grad_weight, about
 constexpr int64_t kTilesPerSum = 64;       // of grad_weight, in float32; such sums are added in float64
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
 // One axis of to[q * out_phases + r] = sum over taps[r] of weight[tap.index] * phase[tap.phase][q + tap.shift], where
 // phase[p] holds every in_phases-th of `from`, beginning with phases[p].
@@ -165,7 +165,8 @@ class Source {
   std::vector<int64_t> places_;                       // of the image's columns in the buffer, -1 for none
 
  public:
-  const int64_t size;  // of one buffer
+  const int64_t size;                    // of one buffer
+  int64_t skip_begin = 0, skip_end = 0;  // columns that whole registers of channels are not asked for
 
   Source(const Plan& plan, const Line& y, const Line& x, int64_t rows, const T* image)
       : plan_(plan),
@@ -253,22 +254,31 @@ class Source {
     const int64_t step = x_.in_phases * plan_.channels, next = size;
     const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
     for (size_t px = 0; px < x_.phases.size(); ++px) {
+      const T* const in = row + (x_.first * x_.in_phases + x_.phases[px]) * plan_.channels + c;
+      A* const out = data() + (px * part_ + at) * V::kLanes;
+      const auto copy = [&](int64_t begin, int64_t end, int64_t first, int64_t registers, int64_t count) {
+        for (int64_t i = begin; i < end; ++i) {
+          V v;
+          const T* from = in + i * step + first * V::kLanes;
+          A* to = out + i * V::kLanes + first * next;
+          for (int64_t g = 0; g < registers; ++g, from += V::kLanes, to += next) {
+            if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
+            v.load(from);
+            v.store(to);
+          }
+          if (count > 0) {
+            load_part(v, from, count);
+            v.store(to);
+          }
+        }
+      };
       const auto [begin, end] = columns_[px];
-      const T* in = row + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.channels + c;
-      A *out = data() + (px * part_ + at + begin) * V::kLanes, *const stop = out + (end - begin) * V::kLanes;
-      for (; out < stop; in += step, out += V::kLanes) {
-        V v;
-        const T* from = in;
-        A* to = out;
-        for (int64_t g = 0; g < full; ++g, from += V::kLanes, to += next) {
-          if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
-          v.load(from);
-          v.store(to);
-        }
-        if (rest > 0) {
-          load_part(v, from, rest);
-          v.store(to);
-        }
+      if (skip_begin >= skip_end) {
+        copy(begin, end, 0, full, rest);
+      } else {
+        copy(begin, std::min(end, skip_begin), 0, full, rest);
+        if (rest > 0) copy(std::max(begin, skip_begin), std::min(end, skip_end), full, 0, rest);
+        copy(std::max(begin, skip_end), end, 0, full, rest);
       }
     }
   }
@@ -299,16 +309,17 @@ class Source {
   }
 };
 
-// A row of a buffer, and the weights of the taps that meet it.
+// A row of a buffer or of the image, and the weights of the taps that meet it.
 template <class A>
 struct Row {
   const A *from, *weight;
 };
 
-// Registers of outputs, side by side: bias + sum of weight * buffer. Here a register holds the channels of a pixel,
+// Registers of outputs, side by side: bias + sum of weight * row. Here a register holds the channels of a pixel; what
+// neighbouring outputs meet is `step` apart.
 template <class V, int kCount, class A>
-void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t taps, int64_t at, const A* bias,
-              V (&out)[kCount]) {
+void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t taps, int64_t at, int64_t step,
+              const A* bias, V (&out)[kCount]) {
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) out[i].load(bias);
   for (; row != end; ++row) {
@@ -316,27 +327,27 @@ void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int6
     for (int64_t t = 0; t < taps; ++t, weight += V::kLanes) {
       V factor;
       factor.load(weight);
-      const A* const from = line + columns[t];
+      const A* from = line + columns[t];
 #pragma GCC unroll 16
-      for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
+      for (int i = 0; i < kCount; ++i, from += step) out[i].fma(factor, from);
     }
   }
 }
 
 // The same for kTaps taps side by side: each register of the row is loaded once for all of them.
 template <int kTaps, class V, int kCount, class A>
-void add_neighbours(const Row<A>* row, const Row<A>* end, int64_t at, const A* bias, V (&out)[kCount]) {
+void add_neighbours(const Row<A>* row, const Row<A>* end, int64_t at, int64_t step, const A* bias, V (&out)[kCount]) {
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) out[i].load(bias);
   for (; row != end; ++row) {
-    const A* const line = row->from + at;
+    const A* from = row->from + at;
     V factor[kTaps];
 #pragma GCC unroll 16
     for (int t = 0; t < kTaps; ++t) factor[t].load(row->weight + t * V::kLanes);
 #pragma GCC unroll 16
-    for (int p = 0; p < kCount + kTaps - 1; ++p) {
+    for (int p = 0; p < kCount + kTaps - 1; ++p, from += step) {
       V v;
-      v.load(line + p * V::kLanes);
+      v.load(from);
 #pragma GCC unroll 16
       for (int t = 0; t < kTaps; ++t)
         if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
@@ -366,17 +377,24 @@ class Convolution {
   using A = acc_t<T>;
   static constexpr bool kWide = std::is_same_v<T, A>;
   const Plan& plan_;
+  const T* const from_;
   const A *const weight_, *const bias_;
   T* const image_;
   Source<T> source_;
   Buffer<A> result_, line_;
-  std::vector<Row<A>> rows_;                   // that meet a row of the output
+  std::vector<Row<A>> rows_, image_rows_;      // that meet a row of the output
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
+  // Outputs [begin_, end_) of a row, whose taps lie within the image: those of wide channels_last images are computed
+  // without a copy.
+  bool direct_ = false;
+  int64_t begin_ = 0, end_ = 0;
+  std::vector<int64_t> image_columns_;
 
  public:
   // weight and bias: [register of channels][term, if any][lane].
   Convolution(const Plan& plan, const T* from, const A* weight, const A* bias, T* to)
       : plan_(plan),
+        from_(from),
         weight_(weight),
         bias_(bias),
         image_(to),
@@ -388,6 +406,8 @@ class Convolution {
     size_t most = 0;
     for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
     rows_.resize(most);
+    image_rows_.resize(most);
+    if (kWide && plan.last && plan.x.out_phases == 1) keep_direct(plan.x);
     for (size_t r = 0; r < columns_.size(); ++r)
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(source_.column(tap));
   }
@@ -411,6 +431,22 @@ class Convolution {
   }
 
  private:
+  void keep_direct(const Line& x) {
+    int64_t least = x.from, most = -x.from;
+    for (const auto& tap : x.taps[0]) {
+      const int64_t at = tap.shift * x.in_phases + x.phases[tap.phase];
+      least = std::min(least, at);
+      most = std::max(most, at);
+      image_columns_.push_back(at * plan_.channels);
+    }
+    begin_ = std::clamp<int64_t>(ceil_div(-least, x.in_phases), 0, x.to);
+    end_ = std::clamp<int64_t>(floor_div(x.from - 1 - most, x.in_phases) + 1, begin_, x.to);
+    direct_ = 4 * (end_ - begin_) >= 3 * x.to;
+    if (!direct_) return;
+    source_.skip_begin = begin_ + x.span;
+    source_.skip_end = end_;
+  }
+
   // A row of outputs, that of phase ry in period q of a tile that begins with period q0; a register for the channels of
   // each.
   template <class I>
@@ -422,14 +458,28 @@ class Convolution {
     for (size_t rx = 0; rx < x.taps.size(); ++rx) {
       const int64_t pair = ry * x.taps.size() + rx, taps = x.taps[rx].size();
       const A* weight = weight_ + c * plan_.taps + plan_.begins[pair] * V::kLanes;
-      Row<A>* end = rows_.data();
+      Row<A>*end = rows_.data(), *image_end = image_rows_.data();
       for (const auto& tap : y.taps[ry]) {
         const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
-        if (0 <= i && i < y.from) *end++ = {buffer + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
+        if (0 <= i && i < y.from) {
+          *end++ = {buffer + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
+          if constexpr (kWide) *image_end++ = {from_ + (n * y.from + i) * x.from * plan_.channels + c, weight};
+        }
         weight += taps * V::kLanes;
       }
+      const int64_t last = x.periods(rx);
+      const Part whole{rows_.data(), end, &columns_[rx], V::kLanes, 0, last};
+      Part parts[3] = {whole};
+      int64_t count_of_parts = 1;
+      if (direct_ && count == V::kLanes) {
+        parts[0].end = begin_;
+        parts[1] = {image_rows_.data(), image_end, &image_columns_, x.in_phases * plan_.channels, begin_, end_};
+        parts[2] = {rows_.data(), end, &columns_[rx], V::kLanes, end_, last};
+        count_of_parts = 3;
+      }
       const auto write = [&](auto* to, int64_t pixel, int64_t lanes) {
-        add_up<V>(end, columns_[rx], bias_ + c, x.periods(rx), to + rx * pixel, x.out_phases * pixel, lanes);
+        for (int64_t i = 0; i < count_of_parts; ++i)
+          add_up<V>(parts[i], bias_ + c, to + (parts[i].begin * x.out_phases + rx) * pixel, x.out_phases * pixel, lanes);
       };
       if constexpr (kWide)
         write(plan_.last ? row : result_.data(), plan_.last ? plan_.channels : V::kLanes,
@@ -442,32 +492,37 @@ class Convolution {
     if (!plan_.last) write_planes<V>(n, c, oy);
   }
 
+  // Outputs [begin, end) of a row, from the rows that they meet.
+  struct Part {
+    const Row<A>*rows, *rows_end;
+    const std::vector<int64_t>* columns;
+    int64_t step, begin, end;
+  };
+
   template <class V, class O>
-  void add_up(const Row<A>* end, const std::vector<int64_t>& columns, const A* bias, int64_t pixels, O* to,
-              int64_t step, int64_t lanes) {
-    const Row<A>* const rows = rows_.data();
-    const int64_t taps = columns.size();
-    const int64_t neighbours = taps > 1 && columns[taps - 1] - columns[0] == (taps - 1) * V::kLanes ? taps : 0;
-    int64_t at = 0;
-    for (int64_t blocks = ceil_div(pixels, kRegisters); blocks > 0; --blocks) {
-      const int64_t block = ceil_div(pixels, blocks);
+  static void add_up(const Part& part, const A* bias, O* to, int64_t pixel, int64_t lanes) {
+    const int64_t *const columns = part.columns->data(), taps = part.columns->size();
+    const bool side_by_side = taps > 1 && columns[taps - 1] - columns[0] == (taps - 1) * part.step;
+    int64_t at = part.begin * part.step, left = part.end - part.begin;
+    for (int64_t blocks = ceil_div(left, kRegisters); blocks > 0; --blocks) {
+      const int64_t block = ceil_div(left, blocks);
       with_constant<kRegisters>(block, [&](auto constant) {
         constexpr int kCount = constant;
         V out[kCount];
-        switch (neighbours) {
-          case 3: add_neighbours<3>(rows, end, at + columns[0], bias, out); break;
-          case 5: add_neighbours<5>(rows, end, at + columns[0], bias, out); break;
-          case 7: add_neighbours<7>(rows, end, at + columns[0], bias, out); break;
-          default: add_rows(rows, end, columns.data(), columns.size(), at, bias, out);
+        switch (side_by_side ? taps : 0) {
+          case 3: add_neighbours<3>(part.rows, part.rows_end, at + columns[0], part.step, bias, out); break;
+          case 5: add_neighbours<5>(part.rows, part.rows_end, at + columns[0], part.step, bias, out); break;
+          case 7: add_neighbours<7>(part.rows, part.rows_end, at + columns[0], part.step, bias, out); break;
+          default: add_rows(part.rows, part.rows_end, columns, taps, at, part.step, bias, out);
         }
-        for (int i = 0; i < kCount; ++i, to += step)
+        for (int i = 0; i < kCount; ++i, to += pixel)
           if (lanes == V::kLanes)
             out[i].store(to);
           else
             store_part(out[i], to, lanes);
       });
-      pixels -= block;
-      at += block * V::kLanes;
+      left -= block;
+      at += block * part.step;
     }
   }
 
