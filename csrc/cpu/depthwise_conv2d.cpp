@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kLanesBytes = 96 << 10;  // of a buffer for a register of channels: it lives in L2
-constexpr int64_t kChannels = 64;          // of a channels_last tile, at most: 4 cache lines
+constexpr int64_t kChannels = 32;          // of a channels_last tile, about
 constexpr int kRegisters = 8;              // sums at a time: enough to hide the latency of a multiply-add
 constexpr int kProducts = 9;               // taps of grad_weight at a time: those of a 3x3 kernel
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
@@ -110,8 +110,9 @@ struct Plan {
   Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
     lanes = last || 2 * channels > vector ? vector : 1;
-    groups = last ? std::min(ceil_div(channels, lanes), std::max<int64_t>(kChannels / lanes, 1)) : 1;
-    chunks = ceil_div(channels, lanes * groups);
+    chunks = ceil_div(channels, last ? std::max(kChannels, lanes) : lanes);
+    groups = ceil_div(ceil_div(channels, lanes), chunks);
+    chunks = ceil_div(channels, groups * lanes);
     pitch = x.periods() + x.span;
     const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
     const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
@@ -167,6 +168,7 @@ class Source {
  public:
   const int64_t size;                    // of one buffer
   int64_t skip_begin = 0, skip_end = 0;  // columns that whole registers of channels are not asked for
+  bool clears;                           // whether rows outside of the image have to be made zero
 
   Source(const Plan& plan, const Line& y, const Line& x, int64_t rows, const T* image)
       : plan_(plan),
@@ -177,7 +179,8 @@ class Source {
         part_(int64_t(y.phases.size()) * rows * plan.pitch),
         line_(x.from),
         places_(x.from + plan.lanes, -1),
-        size(int64_t(x.phases.size()) * part_ * plan.lanes) {
+        size(int64_t(x.phases.size()) * part_ * plan.lanes),
+        clears(plan.strips > 1) {
     buffer_ = Buffer<A>(size * plan.groups);
     for (int64_t phase : x.phases) {
       const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
@@ -217,7 +220,7 @@ class Source {
 
  private:
   void clear(int64_t c, int64_t at) {
-    if (plan_.strips == 1 || rows_ < plan_.strip) return;  // in a ring, rows outside of the image are not used
+    if (!clears) return;
     for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
       for (size_t px = 0; px < x_.phases.size(); ++px)
         std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, A(0));
@@ -403,6 +406,7 @@ class Convolution {
                                : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
         line_(plan.x.to),
         columns_(plan.x.taps.size()) {
+    if (plan.lanes > 1) source_.clears = false;  // they are left out
     size_t most = 0;
     for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
     rows_.resize(most);
@@ -642,21 +646,19 @@ void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tens
   });
 }
 
-// Registers of sums, one for each tap: sums += grad * buffer, over rows of `length` registers.
+// Registers of sums, one for each tap: sums += grad * buffer, over a row of `length` registers.
 template <class V, int kCount, class A>
-void add_products(const A* grad, const A* buffer, const Plan::Term* terms, int64_t unit, int64_t rows, int64_t length,
-                  int64_t pitch, A* sums) {
+void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
   V sum[kCount];
   const A* from[kCount];
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + terms[i].offset * unit;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t at = row * pitch, end = at + length * V::kLanes; at < end; at += V::kLanes) {
-      V g;
-      g.load(grad + at);
+  for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
+  for (int64_t at = 0, end = length * V::kLanes; at < end; at += V::kLanes) {
+    V g;
+    g.load(grad + at);
 #pragma GCC unroll 16
-      for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
-    }
+    for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
+  }
   V one;
   one.set(1);
 #pragma GCC unroll 16
@@ -676,6 +678,7 @@ class Correlation {
   double* const sums_;
   Source<T> image_, grad_;
   Buffer<A> registers_;
+  std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
 
  public:
   // sums: [part][channel][tap]
@@ -685,47 +688,61 @@ class Correlation {
         x_(copy_line(plan.x.to)),
         tiles_(tiles),
         sums_(sums),
-        image_(plan, plan.y, plan.x, plan.rows, image),
-        grad_(plan, y_, x_, plan.strip, grad),
-        registers_(plan.groups * plan.taps * kSlack) {}
+        image_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, image),
+        grad_(plan, y_, x_, plan.lanes > 1 ? 1 : plan.strip, grad),
+        registers_(plan.groups * plan.taps * kSlack),
+        offsets_(plan.lanes > 1 ? plan.y.span + 1 : 1) {
+    if (plan.lanes > 1) image_.clears = true;  // each row takes another's place
+    for (size_t j = 0; j < offsets_.size(); ++j)
+      for (const auto& ty : plan.y.taps[0])
+        for (const auto& tx : plan.x.taps[0])
+          offsets_[j].push_back(image_.place(j + ty.shift - plan.y.first, ty.phase) + image_.column(tx));
+  }
 
   template <class I>
   void run(I isa, int64_t item) {
     using V = Vec<I::value, A>;
     const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
-    const int64_t end = plan_.end(first), size = plan_.taps * V::kLanes;
-    const Plan::Term* const terms = plan_.terms[0].data();
+    const int64_t span = plan_.y.span, size = plan_.taps * V::kLanes;
     std::fill_n(registers_.data(), plan_.groups * size, A(0));
     for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
       const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
-      int64_t rows = std::min(plan_.strip, plan_.y.to - q), length = plan_.x.to;
-      image_.read(isa, n, first, q, 0, plan_.rows);
-      grad_.read(isa, n, first, q, 0, plan_.strip);
-      if (plan_.lanes == 1) {  // one long row: between the rows of grad there are zeros
-        length = ceil_div((rows - 1) * plan_.pitch + length, V::kLanes);
-        rows = 1;
+      const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
+      // One long row of a channel: between the rows of grad there are zeros. Or row by row, as in the forward pass.
+      const bool plane = plan_.lanes == 1;
+      const int64_t length = plane ? ceil_div((rows - 1) * plan_.pitch + plan_.x.to, V::kLanes) : plan_.x.to;
+      for (int64_t j = 0; j < (plane ? 1 : rows); ++j) {
+        image_.read(isa, n, first, q, j == 0 ? 0 : j + span, plane ? plan_.rows : j + span + 1);
+        grad_.read(isa, n, first, q, j, plane ? plan_.strip : j + 1);
+        multiply<V>(first, offsets_[j % offsets_.size()].data(), length);
       }
-      for (int64_t c = first, g = 0; c < end; c += plan_.lanes, ++g)
-        for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
-          const int64_t count = ceil_div(plan_.taps - t, blocks);
-          with_constant<kProducts>(count, [&](auto constant) {
-            add_products<V, constant>(grad_.data() + g * grad_.size, image_.data() + g * image_.size, terms + t,
-                                      plan_.lanes, rows, length, plan_.pitch * plan_.lanes,
-                                      registers_.data() + g * size + t * V::kLanes);
-          });
-          t += count;
-        }
     }
     const A* from = registers_.data();
-    for (int64_t c = first; c < end; c += plan_.lanes)
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes)
       for (int64_t t = 0; t < plan_.taps; ++t, from += V::kLanes) {
-        double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + terms[t].tap;
+        double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + plan_.terms[0][t].tap;
         if (plan_.lanes > 1) {
           for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l) to[l * plan_.taps] = from[l];
         } else {
           *to = 0;
           for (int l = 0; l < V::kLanes; ++l) *to += from[l];
         }
+      }
+  }
+
+ private:
+  template <class V>
+  void multiply(int64_t first, const int64_t* offsets, int64_t length) {
+    const A *grad = grad_.data(), *image = image_.data();
+    A* sums = registers_.data();
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += grad_.size, image += image_.size)
+      for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
+        const int64_t count = ceil_div(plan_.taps - t, blocks);
+        with_constant<kProducts>(count, [&](auto constant) {
+          add_products<V, constant>(grad, image, offsets + t, length, sums);
+        });
+        t += count;
+        sums += count * V::kLanes;
       }
   }
 };
