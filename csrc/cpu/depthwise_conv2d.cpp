@@ -109,8 +109,8 @@ struct Plan {
 
   Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
-    lanes = last || 2 * channels > vector ? vector : 1;
-    chunks = ceil_div(channels, last ? std::max(kChannels, lanes) : lanes);
+    lanes = (last ? 4 : 2) * channels > vector ? vector : 1;
+    chunks = ceil_div(channels, last && lanes > 1 ? std::max(kChannels, lanes) : lanes);
     groups = ceil_div(ceil_div(channels, lanes), chunks);
     chunks = ceil_div(channels, groups * lanes);
     pitch = x.periods() + x.span;
@@ -209,10 +209,13 @@ class Source {
         const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
         if (i < 0 || i >= y_.from)
           clear(c, at);
+        else if (plan_.lanes == 1)
+          read_row(isa,
+                   plan_.last ? image_ + (n * y_.from + i) * x_.from * plan_.channels + c
+                              : image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from,
+                   at);
         else if (plan_.last)
           read_pixels(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
-        else if (plan_.lanes == 1)
-          read_row(isa, image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from, at);
         else
           read_planes(isa, n, c, i, at);
       }
@@ -229,12 +232,13 @@ class Source {
   // A row of one channel.
   template <class I>
   void read_row(I isa, const T* row, int64_t at) {
-    const A* line;
-    if constexpr (std::is_same_v<T, A>) {
+    const A* line = line_.data();
+    if (plan_.last) {
+      for (int64_t x = 0; x < x_.from; ++x) line_.data()[x] = A(row[x * plan_.channels]);
+    } else if constexpr (std::is_same_v<T, A>) {
       line = row;
     } else {
       widen(isa, row, line_.data(), x_.from);
-      line = line_.data();
     }
     for (size_t px = 0; px < x_.phases.size(); ++px) {
       const auto [begin, end] = columns_[px];
@@ -318,16 +322,14 @@ struct Row {
   const A *from, *weight;
 };
 
-// Registers of outputs, side by side: bias + sum of weight * row. Here a register holds the channels of a pixel; what
-// neighbouring outputs meet is `step` apart.
+// Registers of outputs, side by side, to which weight * row is added, for taps [first, taps) of each row. Here a
+// register holds the channels of a pixel; what neighbouring outputs meet is `step` apart.
 template <class V, int kCount, class A>
-void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t taps, int64_t at, int64_t step,
-              const A* bias, V (&out)[kCount]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) out[i].load(bias);
+void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t first, int64_t taps, int64_t at,
+              int64_t step, V (&out)[kCount]) {
   for (; row != end; ++row) {
-    const A *weight = row->weight, *const line = row->from + at;
-    for (int64_t t = 0; t < taps; ++t, weight += V::kLanes) {
+    const A *weight = row->weight + first * V::kLanes, *const line = row->from + at;
+    for (int64_t t = first; t < taps; ++t, weight += V::kLanes) {
       V factor;
       factor.load(weight);
       const A* from = line + columns[t];
@@ -337,25 +339,25 @@ void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int6
   }
 }
 
-// The same for kTaps taps side by side: each register of the row is loaded once for all of them.
+// The same for taps side by side, kTaps at a time: each register of the row is loaded once for them.
 template <int kTaps, class V, int kCount, class A>
-void add_neighbours(const Row<A>* row, const Row<A>* end, int64_t at, int64_t step, const A* bias, V (&out)[kCount]) {
+int64_t add_neighbours(const Row<A>* row, const Row<A>* end, int64_t taps, int64_t at, int64_t step, V (&out)[kCount]) {
+  for (; row != end; ++row)
+    for (int64_t first = 0; first + kTaps <= taps; first += kTaps) {
+      const A *from = row->from + at + first * step, *const weight = row->weight + first * V::kLanes;
+      V factor[kTaps];
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) out[i].load(bias);
-  for (; row != end; ++row) {
-    const A* from = row->from + at;
-    V factor[kTaps];
+      for (int t = 0; t < kTaps; ++t) factor[t].load(weight + t * V::kLanes);
 #pragma GCC unroll 16
-    for (int t = 0; t < kTaps; ++t) factor[t].load(row->weight + t * V::kLanes);
+      for (int p = 0; p < kCount + kTaps - 1; ++p, from += step) {
+        V v;
+        v.load(from);
 #pragma GCC unroll 16
-    for (int p = 0; p < kCount + kTaps - 1; ++p, from += step) {
-      V v;
-      v.load(from);
-#pragma GCC unroll 16
-      for (int t = 0; t < kTaps; ++t)
-        if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
+        for (int t = 0; t < kTaps; ++t)
+          if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
+      }
     }
-  }
+  return taps / kTaps * kTaps;
 }
 
 // and here pixels of a channel.
@@ -411,7 +413,8 @@ class Convolution {
     for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
     rows_.resize(most);
     image_rows_.resize(most);
-    if (kWide && plan.last && plan.x.out_phases == 1) keep_direct(plan.x);
+    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
+    if (kWide && plan.last && plan.lanes > 1 && plan.x.out_phases == 1 && most <= 3) keep_direct(plan.x);
     for (size_t r = 0; r < columns_.size(); ++r)
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(source_.column(tap));
   }
@@ -483,7 +486,8 @@ class Convolution {
       }
       const auto write = [&](auto* to, int64_t pixel, int64_t lanes) {
         for (int64_t i = 0; i < count_of_parts; ++i)
-          add_up<V>(parts[i], bias_ + c, to + (parts[i].begin * x.out_phases + rx) * pixel, x.out_phases * pixel, lanes);
+          add_up<V>(parts[i], bias_ + c, to + (parts[i].begin * x.out_phases + rx) * pixel, x.out_phases * pixel,
+                    lanes);
       };
       if constexpr (kWide)
         write(plan_.last ? row : result_.data(), plan_.last ? plan_.channels : V::kLanes,
@@ -513,12 +517,16 @@ class Convolution {
       with_constant<kRegisters>(block, [&](auto constant) {
         constexpr int kCount = constant;
         V out[kCount];
-        switch (side_by_side ? taps : 0) {
-          case 3: add_neighbours<3>(part.rows, part.rows_end, at + columns[0], part.step, bias, out); break;
-          case 5: add_neighbours<5>(part.rows, part.rows_end, at + columns[0], part.step, bias, out); break;
-          case 7: add_neighbours<7>(part.rows, part.rows_end, at + columns[0], part.step, bias, out); break;
-          default: add_rows(part.rows, part.rows_end, columns, taps, at, part.step, bias, out);
-        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kCount; ++i) out[i].load(bias);
+        int64_t done = 0;
+        if (side_by_side && taps >= 7)
+          done = add_neighbours<7>(part.rows, part.rows_end, taps, at + columns[0], part.step, out);
+        else if (side_by_side && taps >= 5)
+          done = add_neighbours<5>(part.rows, part.rows_end, taps, at + columns[0], part.step, out);
+        else if (side_by_side && taps >= 3)
+          done = add_neighbours<3>(part.rows, part.rows_end, taps, at + columns[0], part.step, out);
+        if (done < taps) add_rows(part.rows, part.rows_end, columns, done, taps, at, part.step, out);
         for (int i = 0; i < kCount; ++i, to += pixel)
           if (lanes == V::kLanes)
             out[i].store(to);
@@ -562,16 +570,17 @@ class Convolution {
     using V = Vec<I::value, A>;
     const Line& x = plan_.x;
     const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q);
-    T* const to = image_ + ((n * plan_.channels + c) * plan_.y.to + q * plan_.y.out_phases + ry) * x.to;
-    const bool direct = kWide && x.out_phases == 1 && x.to >= 4 * V::kLanes;
+    const int64_t pixel = plan_.last ? plan_.channels : 1, step = plan_.y.out_phases * x.to * pixel;
+    T* const to = image_ + (n * plan_.channels * plan_.y.to + (plan_.last ? 0 : c * plan_.y.to)) * x.to +
+                  (q * plan_.y.out_phases + ry) * x.to * pixel + (plan_.last ? c : 0);
+    const bool direct = kWide && pixel == 1 && x.out_phases == 1 && x.to >= 4 * V::kLanes;
     for (size_t rx = 0; rx < x.taps.size(); ++rx) {
       const int64_t pair = ry * x.taps.size() + rx;
       const A* const weight = weight_ + c * plan_.taps + plan_.begins[pair];
       const int64_t runs = direct ? rows : 1, length = x.periods(rx) + (direct ? 0 : (rows - 1) * plan_.pitch);
       for (int64_t run = 0; run < runs; ++run) {
         const A* from = source_.data() + run * plan_.pitch;
-        A* out = direct ? reinterpret_cast<A*>(to + run * plan_.y.out_phases * x.to)
-                        : result_.data() + rx * plan_.strip * plan_.pitch;
+        A* out = direct ? reinterpret_cast<A*>(to + run * step) : result_.data() + rx * plan_.strip * plan_.pitch;
         for (int64_t left = length; left > 0; left -= kRegisters * V::kLanes) {
           with_constant<kRegisters>(std::min<int64_t>(ceil_div(left, V::kLanes), kRegisters), [&](auto constant) {
             constexpr int kCount = constant;
@@ -590,8 +599,7 @@ class Convolution {
       }
     }
     if (!direct)
-      for (int64_t j = 0; j < rows; ++j)
-        weave(isa, result_.data() + j * plan_.pitch, to + j * plan_.y.out_phases * x.to);
+      for (int64_t j = 0; j < rows; ++j) weave(isa, result_.data() + j * plan_.pitch, to + j * step);
   }
 
   // A row of each phase makes a row of the image.
@@ -606,7 +614,9 @@ class Convolution {
         for (int64_t q = pairs; q < x.periods(r); ++q) line[q * x.out_phases + r] = from[r * size + q];
       from = line;
     }
-    if constexpr (kWide)
+    if (plan_.last)
+      for (int64_t i = 0; i < x.to; ++i) to[i * plan_.channels] = T(from[i]);
+    else if constexpr (kWide)
       std::memcpy(to, from, x.to * sizeof(T));
     else
       narrow(isa, from, to, x.to);
@@ -738,9 +748,8 @@ class Correlation {
     for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += grad_.size, image += image_.size)
       for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
         const int64_t count = ceil_div(plan_.taps - t, blocks);
-        with_constant<kProducts>(count, [&](auto constant) {
-          add_products<V, constant>(grad, image, offsets + t, length, sums);
-        });
+        with_constant<kProducts>(
+            count, [&](auto constant) { add_products<V, constant>(grad, image, offsets + t, length, sums); });
         t += count;
         sums += count * V::kLanes;
       }

@@ -124,7 +124,8 @@ struct Vec<Capability::avx512, float> {
   // bfloat16 is the upper half of a float32. Its words go there and back by a permutation.
   CUSTOMOPS_AVX512 void load(const BFloat16* p) {
     const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    const __m512i places = _mm512_cvtepu16_epi32(_mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    const __m512i places =
+        _mm512_cvtepu16_epi32(_mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     v = _mm512_castsi512_ps(
         _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, _mm512_slli_epi32(places, 16), _mm512_castsi256_si512(words)));
   }
@@ -133,7 +134,9 @@ struct Vec<Capability::avx512, float> {
   }
   // To the nearest, ties to even. NaN only loses its lower half: one that comes from arithmetic stays NaN by that.
   CUSTOMOPS_AVX512 void store(BFloat16* p) const {
-    const __m512i bits = _mm512_castps_si512(v), places = _mm512_setr_epi32(0x30001, 0x70005, 0xb0009, 0xf000d, 0x130011, 0x170015, 0x1b0019, 0x1f001d, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i bits = _mm512_castps_si512(v),
+                  places = _mm512_setr_epi32(0x30001, 0x70005, 0xb0009, 0xf000d, 0x130011, 0x170015, 0x1b0019, 0x1f001d,
+                                             0, 0, 0, 0, 0, 0, 0, 0);
     const __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q);
     const __mmask16 odd = _mm512_mask_test_epi32_mask(number, bits, _mm512_set1_epi32(0x10000));
     __m512i sum = _mm512_mask_add_epi32(bits, number, bits, _mm512_set1_epi32(0x7fff));
