@@ -15,6 +15,7 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include <tuple>
 #include <vector>
 
 #include "strided.h"
@@ -52,15 +53,18 @@ struct Line {
   // How many q there are: at all, and for output phase r.
   int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
 
-  // In the order of their shifts, where all are of one phase.
+  // Taps are kept in the order in which they meet the buffer.
   void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
     const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
     const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
     first = phases.empty() ? shift : std::min(first, shift);
     span = end - first;
     if (p == phases.size()) phases.push_back(phase);
-    const bool before = !taps[r].empty() && shift < taps[r][0].shift;
-    taps[r].insert(before ? taps[r].begin() : taps[r].end(), {index, int64_t(p), shift});
+    const Tap tap{index, int64_t(p), shift};
+    const auto before = [](const Tap& a, const Tap& b) {
+      return std::tie(a.phase, a.shift) < std::tie(b.phase, b.shift);
+    };
+    taps[r].insert(std::upper_bound(taps[r].begin(), taps[r].end(), tap, before), tap);
   }
 };
 
