@@ -1,16 +1,18 @@
 // depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and
 // the result is written once; sums stay in registers from the first tap to the last.
 //
-// Work goes in tiles: a strip of rows of one channel, or in a channels_last image of as many channels as a register has
-// lanes. The strip is copied into a small buffer, widened to the type of the arithmetic, with the zeros of the padding
-// around it, and split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but an
-// offset into the buffer, whatever stride, dilation and padding are, and the neighbour of an output reads the
-// neighbours of what the output reads. That holds across the ends of rows as well: a tile of a contiguous image is one
-// long row, with some columns at the end of each of its rows that nobody asked for.
+// Work goes in tiles: a strip of rows of as many channels as a register has lanes. Rows are copied into a small ring,
+// widened to the type of the arithmetic, with a pixel's channels side by side (a contiguous image is turned for that,
+// and the result turned back), with the zeros of the padding around them, and split by phase: for a stride of s, every
+// s-th row and column apart. Each tap is then nothing but a row and an offset, whatever stride, dilation and padding
+// are, and the neighbour of an output meets the neighbours of what the output meets. Where that pays, a channels_last
+// image is read in place. Images of few channels go channel by channel: a register then holds neighbouring pixels,
+// across the ends of rows too, because a tile is one long row with some columns at the end of each of its rows that
+// nobody asked for.
 //
 // The gradient of the input is such a sum over the output's gradient, with a stride's phases on the other side. The
-// gradient of the weight multiplies the two tiles, one tap a register; its sums are the same however many threads there
-// are, because the work is cut by its size alone and added up in order.
+// gradient of the weight multiplies the two images, one tap a register; its sums are the same however many threads
+// there are, because the work is cut by its size alone and added up in order.
 #include "../depthwise_conv2d.h"
 
 #include <torch/csrc/stable/library.h>
@@ -25,7 +27,7 @@ namespace customops::cpu {
 namespace {
 
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
-constexpr int64_t kLanesBytes = 96 << 10;  // of a buffer for a register of channels: it lives in L2
+constexpr int64_t kLanesBytes = 96 << 10;  // of grad_weight's rows for a register of channels; L2 holds them
 constexpr int64_t kChannels = 32;          // of a channels_last tile, about
 constexpr int kRegisters = 8;              // sums at a time: enough to hide the latency of a multiply-add
 constexpr int kProducts = 9;               // taps of grad_weight at a time: those of a 3x3 kernel
