@@ -24,6 +24,22 @@ STABLE_TORCH_LIBRARY(customops, m) {
       "_bias_act_double_backward(Tensor grad2, Tensor grad, Tensor? x, Tensor? b, Tensor? y, int dim, str act, float "
       "alpha, float gain, float clamp, bool sum) -> (Tensor, Tensor, Tensor)");
 
+  // Padding is SymInt as well, because 'same' and the double backward derive it from sizes.
+  m.def(
+      "depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, SymInt pad_top, SymInt "
+      "pad_bottom, SymInt pad_left, SymInt pad_right, int dilation_h, int dilation_w) -> Tensor");
+  m.def(
+      "_depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, SymInt pad_top, SymInt "
+      "pad_bottom, SymInt pad_left, SymInt pad_right, int dilation_h, int dilation_w) -> Tensor");
+  // Gradient of x, (N, C, height, width), in the memory format that x had.
+  m.def(
+      "_depthwise_conv2d_grad_input(Tensor grad, Tensor weight, SymInt height, SymInt width, int stride_h, int "
+      "stride_w, SymInt pad_top, SymInt pad_left, int dilation_h, int dilation_w, bool channels_last) -> Tensor");
+  // Gradient of weight, (C, 1, kernel_h, kernel_w).
+  m.def(
+      "_depthwise_conv2d_grad_weight(Tensor grad, Tensor x, SymInt kernel_h, SymInt kernel_w, int stride_h, int "
+      "stride_w, SymInt pad_top, SymInt pad_left, int dilation_h, int dilation_w) -> Tensor");
+
   m.def("flatten_copy(Tensor x) -> Tensor");
   m.def("_flatten_copy(Tensor x) -> Tensor");
 

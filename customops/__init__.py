@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # for editors; at run time they come with the library
     from customops.add2 import add2
     from customops.axpy import axpy
     from customops.bias_act import bias_act, fused_leaky_relu
+    from customops.depthwise_conv2d import depthwise_conv2d
     from customops.flatten_copy import flatten_copy, install_tensor_methods
+    from customops.nn import replace_depthwise
     from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "axpy",
     "bias_act",
     "compat",
+    "depthwise_conv2d",
     "downsample2d",
     "filter2d",
     "flatten_copy",
@@ -33,6 +36,7 @@ __all__ = [
     "jit",
     "load",
     "nn",
+    "replace_depthwise",
     "setup_filter",
     "upfirdn2d",
     "upsample2d",
@@ -43,10 +47,11 @@ OPS = {
     "add2": ("add2",),
     "axpy": ("axpy",),
     "bias_act": ("bias_act", "fused_leaky_relu"),
+    "depthwise_conv2d": ("depthwise_conv2d",),
     "flatten_copy": ("flatten_copy", "install_tensor_methods"),
     "upfirdn2d": ("downsample2d", "filter2d", "setup_filter", "upfirdn2d", "upsample2d"),
 }
-_MODULE_OF = {name: module for module, names in OPS.items() for name in names}
+_MODULE_OF = {name: module for module, names in OPS.items() for name in names} | {"replace_depthwise": "nn"}
 
 
 def __getattr__(name: str):

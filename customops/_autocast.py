@@ -21,6 +21,20 @@ def follow(x: Tensor, parameter: Tensor) -> Tensor:
     return parameter.to(x.dtype) if _mixes(x, parameter) else parameter
 
 
+def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Brings tensors to the dtype of autocast where it is on, as it does to the inputs of torch's convolutions.
+
+    float64 stays, and so does whatever isn't a floating-point number.
+    """
+    device = tensors[0].device.type
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(
+        t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors
+    )
+
+
 def _mixes(a: Tensor, b: Tensor) -> bool:
     device = a.device.type
     return (

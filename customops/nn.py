@@ -8,6 +8,7 @@ from torch.nn import Module, Parameter
 
 from customops.axpy import axpy
 from customops.bias_act import bias_act, fused_leaky_relu
+from customops.depthwise_conv2d import depthwise_conv2d
 from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upsample2d
 
 
@@ -84,6 +85,63 @@ class FusedLeakyReLU(Module):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, bias={self.bias is not None}, negative_slope={self.negative_slope}, scale={self.scale:.6g}"
+
+
+class DepthwiseConv2d(torch.nn.Conv2d):
+    """``torch.nn.Conv2d(channels, channels, kernel_size, ..., groups=channels)``, computed by ours.
+
+    Parameters, their initialisation, attributes and state dict are those of that module; see
+    :func:`customops.depthwise_conv2d` for the computation.
+
+    Args:
+        channels: of the input and of the output.
+        kernel_size, stride, dilation: one number, or (vertical, horizontal).
+        padding: one number; (vertical, horizontal); 'same' or 'valid'. Always zeros.
+        bias: whether there is one.
+        device, dtype: of the parameters.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] | str = 0,
+        dilation: int | tuple[int, int] = 1,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            channels, channels, kernel_size, stride, padding, dilation, channels, bias, device=device, dtype=dtype
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return depthwise_conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation)
+
+
+def replace_depthwise(model: Module) -> Module:
+    """Makes every depthwise ``torch.nn.Conv2d`` in a model a :class:`DepthwiseConv2d`, in place.
+
+    Only the class of the module changes: parameters, hooks, state dict and whoever else holds the module or its
+    parameters, such as an optimizer, are not touched. Modules of classes derived from Conv2d stay, as do those that pad
+    with anything but zeros.
+
+    Args:
+        model: any module, or such a convolution itself.
+
+    Returns:
+        ``model``.
+    """
+    for module in model.modules():
+        if (
+            type(module) is torch.nn.Conv2d
+            and module.groups == module.in_channels == module.out_channels
+            and module.padding_mode == "zeros"
+            and module.weight.is_floating_point()
+        ):
+            module.__class__ = DepthwiseConv2d
+    return model
 
 
 class _Filter(Module):

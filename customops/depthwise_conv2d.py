@@ -1,0 +1,303 @@
+"""depthwise_conv2d: every channel convolved with a kernel of its own."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from customops._autocast import lower
+from customops._autograd import differentiable, forward_mode
+from customops._fake import check_dtype, fake
+
+_plain = torch.ops.customops._depthwise_conv2d.default
+
+
+def depthwise_conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:
+    """Convolves every channel with its own kernel: ``F.conv2d(x, weight, bias, ..., groups=C)``, but faster.
+
+    As in torch, this is a cross-correlation. Differentiable any number of times in ``x``, ``weight`` and ``bias``; only
+    the gradients that are needed are computed, and the same inputs give the same bits every time. Under autocast the
+    tensors are cast to its dtype, as for torch's convolutions.
+
+    Args:
+        x: float32, float64, float16 or bfloat16, shape (N, C, H, W) or (C, H, W), any strides.
+        weight: shape (C, 1, kH, kW), like ``x`` in dtype and device.
+        bias: shape (C,), like ``x`` in dtype and device; None for none.
+        stride: pixels from one output to the next: one number, or (vertical, horizontal).
+        padding: zeros around the image: one number; (vertical, horizontal); 'valid' for none; or 'same', which keeps the
+            size of the image (with ``stride=1`` only) and puts the odd zero of an even kernel on the right and below.
+        dilation: pixels from one tap to the next: one number, or (vertical, horizontal).
+
+    Returns:
+        A new tensor of ``x``'s dtype, (N, C, oH, oW) with ``oH = (H + 2 * padding - dilation * (kH - 1) - 1) // stride +
+        1``, channels_last if ``x`` is, else contiguous; float16 and bfloat16 are computed in float32 and rounded once.
+
+    Raises:
+        RuntimeError: dtype, device or shape that doesn't fit; stride or dilation below 1; negative padding; a kernel
+            larger than the padded image.
+        ValueError: stride, padding or dilation isn't one or two numbers; 'same' with a stride.
+    """
+    if x.dim() == 3:
+        return depthwise_conv2d(x[None], weight, bias, stride, padding, dilation)[0]
+    x, weight, bias = lower(x, weight, bias)
+    strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
+    arguments = (*strides, *_sides(padding, weight, strides, dilations), *dilations)
+    needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    if (needed and torch.is_grad_enabled()) or forward_mode():
+        return _conv(x, weight, bias, *arguments)
+    return _plain(x, weight, bias, *arguments)
+
+
+def _pair(name, value):
+    """(vertical, horizontal) of one number or two."""
+    if isinstance(value, Sequence):
+        if isinstance(value, str) or len(value) != 2:
+            raise ValueError(f"depthwise_conv2d: {name} must be a number or a pair, got {value!r}")
+        return tuple(value)
+    return value, value
+
+
+def _sides(padding, weight, strides, dilations):
+    """(top, bottom, left, right)."""
+    if padding == "valid":
+        return 0, 0, 0, 0
+    if padding == "same":
+        if strides != (1, 1):
+            raise ValueError(f"depthwise_conv2d: padding='same' needs a stride of 1, got {strides}")
+        sizes = weight.shape[2:] if weight.dim() == 4 else (1, 1)  # the op will refuse the latter
+        top, left = totals = [d * (size - 1) for d, size in zip(dilations, sizes, strict=True)]
+        top, left = top // 2, left // 2
+        return top, totals[0] - top, left, totals[1] - left
+    if isinstance(padding, str):
+        raise ValueError(f"depthwise_conv2d: padding must be a number, a pair, 'same' or 'valid', got {padding!r}")
+    y, x = _pair("padding", padding)
+    return y, y, x, x
+
+
+def _is_channels_last(t):
+    """The rule of csrc/depthwise_conv2d.h."""
+    return t.shape[1] > 1 and t.stride(1) == 1 and t.stride(3) != 1
+
+
+def _empty(like, n, c, h, w, last):
+    strides = (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
+    return like.new_empty_strided((n, c, h, w), strides)
+
+
+def _check_image(op, name, t):
+    check_dtype(op, name, t)
+    torch._check(t.dim() == 4, lambda: f"{op}: {name} must have shape (N, C, H, W), got {tuple(t.shape)}")
+    pixel = f"{op}: {name} must have at least one pixel, got shape {tuple(t.shape)}"
+    torch._check(t.shape[2] >= 1, lambda: pixel)
+    torch._check(t.shape[3] >= 1, lambda: pixel)
+
+
+def _check_companion(op, like_name, like, name, t):
+    expected = f"{op}: {name} must {{}} of {like_name}, {{}}, got {{}}"
+    torch._check(t.dtype == like.dtype, lambda: expected.format("have the dtype", like.dtype, t.dtype))
+    torch._check(t.device == like.device, lambda: expected.format("be on the device", like.device, t.device))
+
+
+def _check_weight(op, like_name, like, weight):
+    _check_companion(op, like_name, like, "weight", weight)
+    shapes = f"{op}: weight must have shape (C, 1, kH, kW) with C = {like.shape[1]}, got {tuple(weight.shape)}"
+    torch._check(weight.dim() == 4, lambda: shapes)
+    torch._check(weight.shape[0] == like.shape[1], lambda: shapes)
+    torch._check(weight.shape[1] == 1, lambda: shapes)
+    torch._check(weight.shape[2] >= 1, lambda: shapes)
+    torch._check(weight.shape[3] >= 1, lambda: shapes)
+
+
+def _check_steps(op, axis, stride, pads, dilation):
+    torch._check(stride >= 1, lambda: f"{op}: stride must be at least 1, got {stride} along {axis}")
+    torch._check(dilation >= 1, lambda: f"{op}: dilation must be at least 1, got {dilation} along {axis}")
+    for pad in pads:
+        torch._check(pad >= 0, lambda pad=pad: f"{op}: padding must not be negative, got {pad} along {axis}")
+
+
+def _check_grad_axis(op, axis, size, out, taps, stride, pad, dilation):
+    _check_steps(op, axis, stride, (pad,), dilation)
+    pixel = f"{op}: image and kernel must have at least one pixel along {axis}, got {size} and {taps}"
+    torch._check(size >= 1, lambda: pixel)
+    torch._check(taps >= 1, lambda: pixel)
+    least = torch.sym_max(size + pad - dilation * (taps - 1) - 1, 0) // stride + 1
+    pixels = (
+        f"{op}: grad must have at least {least} pixels along {axis}, as the output of the forward pass has, got {out}"
+    )
+    torch._check(out >= least, lambda: pixels)
+
+
+@fake("depthwise_conv2d", "_depthwise_conv2d")
+def _fake(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left, pad_right, dilation_h, dilation_w):
+    op = "depthwise_conv2d"
+    _check_image(op, "x", x)
+    _check_weight(op, "x", x, weight)
+    n, c, h, w = x.shape
+    if bias is not None:
+        _check_companion(op, "x", x, "bias", bias)
+        shapes = f"{op}: bias must have shape (C,) with C = {c}, got {tuple(bias.shape)}"
+        torch._check(bias.dim() == 1, lambda: shapes)
+        torch._check(bias.shape[0] == c, lambda: shapes)
+    sizes = []
+    for axis, size, taps, stride, before, after, dilation in (
+        ("y", h, weight.shape[2], stride_h, pad_top, pad_bottom, dilation_h),
+        ("x", w, weight.shape[3], stride_w, pad_left, pad_right, dilation_w),
+    ):
+        _check_steps(op, axis, stride, (before, after), dilation)
+        padded, span = size + before + after, dilation * (taps - 1) + 1
+        numbers = f"{size} + padding {before} + {after} = {padded} pixels for a kernel that spans {span}"
+        message = f"{op}: the kernel must fit into the padded image along {axis}, got {numbers}"
+        torch._check(padded >= span, lambda message=message: message)
+        sizes.append((padded - span) // stride + 1)
+    return _empty(x, n, c, *sizes, _is_channels_last(x))
+
+
+@fake("_depthwise_conv2d_grad_input")
+def _fake_grad_input(
+    grad, weight, height, width, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, channels_last
+):
+    op = "_depthwise_conv2d_grad_input"
+    _check_image(op, "grad", grad)
+    _check_weight(op, "grad", grad, weight)
+    _check_grad_axis(op, "y", height, grad.shape[2], weight.shape[2], stride_h, pad_top, dilation_h)
+    _check_grad_axis(op, "x", width, grad.shape[3], weight.shape[3], stride_w, pad_left, dilation_w)
+    n, c = grad.shape[:2]
+    return _empty(grad, n, c, height, width, channels_last and c > 1)
+
+
+@fake("_depthwise_conv2d_grad_weight")
+def _fake_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w):
+    op = "_depthwise_conv2d_grad_weight"
+    _check_image(op, "x", x)
+    _check_image(op, "grad", grad)
+    _check_companion(op, "x", x, "grad", grad)
+    n, c = x.shape[:2]
+    shapes = f"{op}: grad must have shape (N, C, oH, oW) with N = {n} and C = {c}, got {tuple(grad.shape)}"
+    torch._check(grad.shape[0] == n, lambda: shapes)
+    torch._check(grad.shape[1] == c, lambda: shapes)
+    _check_grad_axis(op, "y", x.shape[2], grad.shape[2], kernel_h, stride_h, pad_top, dilation_h)
+    _check_grad_axis(op, "x", x.shape[3], grad.shape[3], kernel_w, stride_w, pad_left, dilation_w)
+    return _empty(x, c, 1, kernel_h, kernel_w, False)
+
+
+# The op is linear in x and in weight, and so are its two gradients in their arguments: with <a, b> the sum of a * b,
+# <grad, conv(x, weight)> = <x, grad_input(grad, weight)> = <weight, grad_weight(grad, x)>. Hence the derivatives of all
+# three are made of the same three, any number of times.
+
+
+def _padding_after(size, out, taps, stride, before, dilation):
+    """Zeros after the image with which the forward pass gives ``out`` pixels."""
+    return torch.sym_max(0, (out - 1) * stride + dilation * (taps - 1) + 1 - size - before)
+
+
+def _again(image, weight, size, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w):
+    """The forward pass, without a bias, for an output of a given size."""
+    bottom = _padding_after(image.shape[2], size[0], weight.shape[2], stride_h, pad_top, dilation_h)
+    right = _padding_after(image.shape[3], size[1], weight.shape[3], stride_w, pad_left, dilation_w)
+    return _conv(image, weight, None, stride_h, stride_w, pad_top, bottom, pad_left, right, dilation_h, dilation_w)
+
+
+def _save(ctx, a, b):
+    """Keeps of an op's two factors those that its derivatives need: for each, the other one."""
+    if forward_mode():  # a tangent is computed before anything else could be freed
+        ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)  # what ctx.saved_tensors gives to a jvp
+    else:
+        needs_a, needs_b = ctx.needs_input_grad[:2]
+        ctx.save_for_backward(a if needs_b else None, b if needs_a else None)
+
+
+def _product_rule(op, ctx, ta, tb, *rest):
+    """The tangent of op(a, b), which is linear in a and in b."""
+    a, b = ctx.saved_tensors
+    first = None if ta is None else op(ta, b, *rest)
+    second = None if tb is None else op(a, tb, *rest)
+    return second if first is None else first if second is None else first + second
+
+
+def _setup_context(ctx, inputs, output):
+    x, weight, _bias, *ctx.arguments = inputs
+    ctx.image, ctx.kernel, ctx.channels_last = x.shape[2:], weight.shape[2:], _is_channels_last(x)
+    _save(ctx, x, weight)
+
+
+def _backward(ctx, grad):
+    x, weight = ctx.saved_tensors
+    stride_h, stride_w, top, _bottom, left, _right, *dilations = ctx.arguments
+    arguments = (stride_h, stride_w, top, left, *dilations)
+    needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+    return (
+        _grad_input(grad, weight, *ctx.image, *arguments, ctx.channels_last) if needs_x else None,
+        _grad_weight(grad, x, *ctx.kernel, *arguments) if needs_weight else None,
+        grad.sum((0, 2, 3)) if needs_bias else None,
+        *(None,) * 8,
+    )
+
+
+def _jvp(ctx, tx, tweight, tbias, *_):
+    if tx is None and tbias is not None:
+        tx = torch.zeros_like(ctx.saved_tensors[0])
+    if tx is None:
+        tbias = None
+    conv = lambda x, weight, *arguments: _conv(x, weight, None, *arguments)  # noqa: E731
+    y = _product_rule(conv, ctx, tx, tweight, *ctx.arguments)
+    return y if tbias is None else y + tbias[:, None, None]
+
+
+_conv = differentiable("depthwise_conv2d", _backward, _jvp, _setup_context)
+
+
+def _grad_input_setup(ctx, inputs, output):
+    grad, weight, *ctx.rest = inputs
+    ctx.size, ctx.kernel, ctx.arguments = grad.shape[2:], weight.shape[2:], inputs[4:10]
+    _save(ctx, grad, weight)
+
+
+def _grad_input_backward(ctx, image):
+    grad, weight = ctx.saved_tensors
+    needs_grad, needs_weight = ctx.needs_input_grad[:2]
+    return (
+        _again(image, weight, ctx.size, *ctx.arguments) if needs_grad else None,
+        _grad_weight(grad, image, *ctx.kernel, *ctx.arguments) if needs_weight else None,
+        *(None,) * 9,
+    )
+
+
+def _grad_input_jvp(ctx, tgrad, tweight, *_):
+    return _product_rule(_grad_input, ctx, tgrad, tweight, *ctx.rest)
+
+
+_grad_input = differentiable("_depthwise_conv2d_grad_input", _grad_input_backward, _grad_input_jvp, _grad_input_setup)
+
+
+def _grad_weight_setup(ctx, inputs, output):
+    grad, x, *ctx.rest = inputs
+    ctx.size, ctx.image, ctx.channels_last = grad.shape[2:], x.shape[2:], _is_channels_last(x)
+    _save(ctx, grad, x)
+
+
+def _grad_weight_backward(ctx, weight):
+    grad, x = ctx.saved_tensors
+    arguments = ctx.rest[2:]
+    needs_grad, needs_x = ctx.needs_input_grad[:2]
+    return (
+        _again(x, weight, ctx.size, *arguments) if needs_grad else None,
+        _grad_input(grad, weight, *ctx.image, *arguments, ctx.channels_last) if needs_x else None,
+        *(None,) * 8,
+    )
+
+
+def _grad_weight_jvp(ctx, tgrad, tx, *_):
+    return _product_rule(_grad_weight, ctx, tgrad, tx, *ctx.rest)
+
+
+_grad_weight = differentiable(
+    "_depthwise_conv2d_grad_weight", _grad_weight_backward, _grad_weight_jvp, _grad_weight_setup
+)
