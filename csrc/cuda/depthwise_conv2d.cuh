@@ -59,13 +59,6 @@ int row_vector(const void* base, int64_t width, int64_t also = 0) {
   return 1;
 }
 
-// Lanes that take a row together: a power of two, at most a warp, at least the row's vectors where those are fewer.
-inline int row_lanes(int64_t vectors) {
-  int log = 0;
-  while (log < 5 && (1 << log) < vectors) ++log;
-  return log;
-}
-
 // Copies that need no registers on their way, from sm_80 on; done at wait_copies, in the issuing thread's eyes.
 template <int bytes>
 __device__ void copy_async(void* shared, const void* global) {
@@ -88,45 +81,153 @@ __device__ inline void wait_copies() {
 #endif
 }
 
-// The part of some planes that a block has in shared memory: `rows` rows of `pitch` elements a plane; element (0, 0) is
-// the pixel (y0, x0), which may lie outside, as may others.
-template <class T>
-struct Patch {
-  T* at;
-  int pitch, y0, x0, columns;
-  Divider<uint32_t> rows;  // of a plane
-};
+// What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop over
+// them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
+// place(i, to, from), with the number of a vector, and gives its offsets in elements.
+template <int kKept, class Place>
+struct Loads {
+  const Place place;
+  const int all;
+  int to[kKept], from[kKept];
 
-// Elements of Patch outside the image along x have to be zero before; rows outside too, unless `zero_rows`.
-template <int vector, class T>
-__device__ void load_patch(const Patch<T>& to, const T* from, int planes, int64_t plane_stride, int h, int w,
-                           int lanes_log, bool zero_rows) {
-  const int lo = max(to.x0, 0), hi = min(to.x0 + to.columns, w);
-  const int lane = threadIdx.x & ((1 << lanes_log) - 1);
-  const int all = planes * int(to.rows.divisor);
-  for (int r = threadIdx.x >> lanes_log; r < all; r += blockDim.x >> lanes_log) {
-    uint32_t plane = r;
-    const int y = to.y0 + int(to.rows.split(plane));
-    T* const row = to.at + int64_t(r) * to.pitch + (lo - to.x0);
-    if (unsigned(y) < unsigned(h)) {
-      const T* const source = from + plane * plane_stride + int64_t(y) * w + lo;
-      for (int c = lane * vector; c < hi - lo; c += vector << lanes_log)
-        copy_async<vector * sizeof(T)>(row + c, source + c);
-    } else if (zero_rows) {
-      for (int c = lane; c < hi - lo; c += 1 << lanes_log) row[c] = narrow<T>(0);
+  __device__ Loads(const Place& place, int all) : place(place), all(all) {
+#pragma unroll
+    for (int i = 0; i < kKept; ++i)
+      if (const int at = threadIdx.x + i * blockDim.x; at < all)
+        place(at, to[i], from[i]);
+      else
+        from[i] = -1;
+  }
+  template <int bytes, class T>
+  __device__ void issue(T* patch, const T* image) const {
+    if constexpr (bytes < 4) {  // not asynchronous: all that a thread reads is under way before the first is waited for
+      T value[kKept];
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) value[i] = image[from[i]];
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) patch[to[i]] = value[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) copy_async<bytes>(patch + to[i], image + from[i]);
+    }
+    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
+      int to_rest, from_rest;
+      place(at, to_rest, from_rest);
+      if (from_rest < 0) continue;
+      copy_async<bytes>(patch + to_rest, image + from_rest);
     }
   }
+  template <class T>
+  __device__ void issue(int bytes, T* patch, const T* image) const {
+    if (bytes == 16)
+      issue<16>(patch, image);
+    else if (bytes == 8)
+      issue<8>(patch, image);
+    else if (bytes == 4)
+      issue<4>(patch, image);
+    else if constexpr (sizeof(T) == 2)
+      issue<2>(patch, image);
+  }
+};
+
+// Part of some planes in shared memory: `rows` rows of `pitch` elements a plane, the first of them the pixel (y0, x0),
+// which may lie outside the image; what lies outside is left alone. `vector` elements divide everything along x.
+struct PlanesPlace {
+  int y0, x0, rows, pitch, h, w, y_lo, x_lo, height, vectors, vector;
+
+  __device__ PlanesPlace(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
+      : y0(y0), x0(x0), rows(rows), pitch(pitch), h(h), w(w), y_lo(max(y0, 0)), x_lo(max(x0, 0)),
+        height(max(min(y0 + rows, h) - y_lo, 0)), vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)), vector(vector) {}
+  __device__ int all(int planes) const { return planes * height * vectors; }
+  __device__ void operator()(int i, int& to, int& from) const {
+    const int x = x_lo + i % vectors * vector, y = y_lo + i / vectors % height, plane = i / vectors / height;
+    to = (plane * rows + y - y0) * pitch + x - x0;
+    from = (plane * h + y) * w + x;
+  }
+};
+
+// The same for channels_last images: tiles of rows x columns pixels, with some of the channels of each.
+struct PixelsTile {
+  int rows, columns, pixel, vector;  // pixel: elements of one in shared memory; vector: elements that divide it
+  Divider<uint32_t> vectors, divided_columns;
+
+  PixelsTile() = default;
+  PixelsTile(int64_t rows, int64_t columns, int64_t pixel, int64_t vector)
+      : rows(int(rows)), columns(int(columns)), pixel(int(pixel)), vector(int(vector)), vectors(pixel / vector),
+        divided_columns(columns) {}
+  int64_t elements() const { return int64_t(rows) * columns * pixel; }
+};
+
+struct PixelsPlace {
+  const PixelsTile& tile;
+  int y0, x0, h, w, channels, all_channels;  // channels: from this tile's first on
+
+  __device__ int all() const { return tile.rows * tile.columns * int(tile.vectors.divisor); }
+  __device__ void operator()(int i, int& to, int& from) const {
+    uint32_t rest = i;
+    const int v = int(tile.vectors.split(rest)) * tile.vector;
+    const int column = int(tile.divided_columns.split(rest)), row = int(rest), y = y0 + row, x = x0 + column;
+    to = (row * tile.columns + column) * tile.pixel + v;
+    from = unsigned(y) < unsigned(h) && unsigned(x) < unsigned(w) && v < channels ? (y * w + x) * all_channels + v : -1;
+  }
+};
+
+// Bytes that one access takes of runs that start at multiples of `first` and of `also` elements: 16 or fewer.
+template <class T>
+int run_bytes(const void* base, int64_t first, int64_t also) {
+  int bytes = kAccess;
+  while (bytes > int(sizeof(T)) && (first * sizeof(T) % bytes != 0 || also * sizeof(T) % bytes != 0 ||
+                                    reinterpret_cast<uintptr_t>(base) % bytes != 0))
+    bytes /= 2;
+  return bytes;
 }
 
+// The elements that one access takes of channels_last images, and of tiles with `pixel` channels.
 template <class T>
-__device__ void load_patch(const Patch<T>& to, const T* from, int planes, int64_t plane_stride, int h, int w, int vector,
-                           int lanes_log, bool zero_rows = false) {
-  if (vector == 4)
-    load_patch<4>(to, from, planes, plane_stride, h, w, lanes_log, zero_rows);
-  else if (vector == 2)
-    load_patch<2>(to, from, planes, plane_stride, h, w, lanes_log, zero_rows);
-  else
-    load_patch<1>(to, from, planes, plane_stride, h, w, lanes_log, zero_rows);
+int channel_vector(const void* a, const void* b, int64_t channels, int64_t pixel) {
+  return std::min(run_bytes<T>(a, channels, pixel), run_bytes<T>(b, channels, pixel)) / int(sizeof(T));
+}
+
+// Writes n elements from shared memory by `threads` threads.
+template <class T>
+__device__ void store_run(T* to, const T* from, int n, int bytes, int thread, int threads) {
+  const auto store = [&](auto sample) {
+    using V = decltype(sample);
+    constexpr int kElements = sizeof(V) / sizeof(T);
+#pragma unroll 4
+    for (int i = thread; i < n / kElements; i += threads) reinterpret_cast<V*>(to)[i] = reinterpret_cast<const V*>(from)[i];
+    if constexpr (kElements > 1)
+      if (const int i = n / kElements * kElements + thread; i < n) to[i] = from[i];
+  };
+  if (bytes == 16)
+    store(Vector<T, 16 / sizeof(T)>());
+  else if (bytes == 8)
+    store(Vector<T, 8 / sizeof(T)>());
+  else if (bytes == 4)
+    store(Vector<T, 4 / sizeof(T)>());
+  else if constexpr (sizeof(T) == 2)
+    store(Vector<T, 1>());
+}
+
+constexpr int64_t kWantedBlocks = 2048;  // enough for every GPU; fixed, so that results depend on shapes alone
+
+// A block goes through some images of the batch, as many as leave enough blocks.
+inline int images_a_split(int64_t batch, int64_t blocks_an_image) {
+  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / blocks_an_image, 1), batch, int64_t(65535)});
+  return int(ceil_div(batch, wanted));
+}
+
+// How many of all_x by all_y threads' tiles a block of channels_last images takes, as many as `fits` lets it: about two a
+// member, in a rectangle that wastes few.
+template <class Fits>
+std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Fits& fits) {
+  int64_t x = std::min(all_x, std::max<int64_t>(members, 4)), y = std::min(all_y, ceil_div(2 * members, x));
+  while (!fits(x, y) && (x > 1 || y > 1)) (x >= y ? x : y) -= 1;
+  x = ceil_div(all_x, ceil_div(all_x, x)), y = ceil_div(all_y, ceil_div(all_y, y));
+  return {x, y};
 }
 
 // All threads of the block; bytes is a multiple of 16.
@@ -188,8 +289,6 @@ struct WeightGradient {
   int64_t taps() const { return y.taps * x.taps; }
 };
 
-constexpr int64_t kWantedBlocks = 2048;  // enough for every GPU; fixed, so that results depend on shapes alone
-
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
 template <class T>
 Tensor partial_sums(const WeightGradient& p, int64_t splits) {
@@ -197,20 +296,28 @@ Tensor partial_sums(const WeightGradient& p, int64_t splits) {
   return empty_strided(p.in, {&n, 1}, {&one, 1});
 }
 
+// 8 sums a block, 32 threads each.
 template <class T>
 __global__ void __launch_bounds__(kThreads) add_splits(const acc_t<T>* partial, T* out, int64_t n, int splits) {
-  const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
+  constexpr int kSums = 8;
+  __shared__ acc_t<T> sums[kThreads];
+  const int64_t i = int64_t(blockIdx.x) * kSums + threadIdx.x % kSums;
   acc_t<T> sum = 0;
+  if (i < n)
 #pragma unroll 8
-  for (int s = 0; s < splits; ++s) sum += partial[s * n + i];
-  out[i] = narrow<T>(sum);
+    for (int s = threadIdx.x / kSums; s < splits; s += kThreads / kSums) sum += partial[s * n + i];
+  sums[threadIdx.x] = sum;
+  for (int half = kThreads / 2; half >= kSums; half /= 2) {
+    __syncthreads();
+    if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x < kSums && i < n) out[i] = narrow<T>(sums[threadIdx.x]);
 }
 
 template <class T>
 void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
   const int64_t n = p.channels * p.taps();
-  add_splits<T><<<blocks(n, kThreads), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()),
+  add_splits<T><<<blocks(n, 8), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()),
                                                               static_cast<T*>(p.out.data_ptr()), n, int(splits));
 }
 

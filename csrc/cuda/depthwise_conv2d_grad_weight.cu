@@ -3,7 +3,7 @@
 // threads of a block add up what they have in shared memory, blocks write partial sums, and a second kernel adds those.
 //
 //   grad_planes  contiguous, 3x3, 5x5, 7x7, stride 1 and 2: tiles in shared memory;
-//   grad_pixels  channels_last, the same: neighbouring threads take neighbouring channels, straight from the L1 cache;
+//   grad_pixels  channels_last, the same: neighbouring threads take neighbouring channels;
 //   depthwise_conv2d_large.cu  large kernels at stride 1;
 //   grad_general everything else, eight taps at a time.
 #include <torch/csrc/stable/library.h>
@@ -28,43 +28,45 @@ template <class T>
 struct GradPlanesOf {
   const T *in, *grad;
   acc_t<T>* partial;
-  int in_w, in_h, out_w, out_h, left, top, pitch, columns, grad_pitch, planes, channels, batch, images_a_split, bands;
-  int vector, lanes_log, grad_vector, grad_lanes_log, grad_at, bytes;
-  Divider<uint32_t> tiles_x, tiles_y, rows, grad_rows;
+  int in_w, in_h, out_w, out_h, left, top, rows, pitch, columns, grad_pitch, planes, channels, batch, images_a_split;
+  int bands, load_bytes, grad_load_bytes, grad_at, bytes;
+  Divider<uint32_t> tiles_x, tiles_y;
 };
 
 template <class T, class R>
-__global__ void __launch_bounds__(kBlock) grad_planes(const __grid_constant__ GradPlanesOf<T> p) {
+__global__ void __launch_bounds__(kBlock, 4) grad_planes(const __grid_constant__ GradPlanesOf<T> p) {
   using S = PlaneTile<R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
   T* const patch = reinterpret_cast<T*>(shared);
   T* const grad_patch = reinterpret_cast<T*>(shared + p.grad_at);
-  clear(shared, p.bytes);
   const int channel = int(blockIdx.x) * p.planes, count = min(p.planes, p.channels - channel);
   const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
-  uint32_t plane = threadIdx.x;
-  const int tx = int(p.tiles_x.split(plane)), ty = int(p.tiles_y.split(plane));
-  const bool busy = int(plane) < count;
-  const int64_t in_plane = int64_t(p.in_h) * p.in_w, out_plane = int64_t(p.out_h) * p.out_w;
-  const T* const window = patch + (int(plane) * int(p.rows.divisor) + ty * S::kY * R::kDown) * p.pitch + tx * S::kStep;
-  const T* const grads =
-      grad_patch + (int(plane) * int(p.grad_rows.divisor) + ty * S::kY) * p.grad_pitch + tx * S::kX;
+  uint32_t rest = threadIdx.x;
+  const int tx = int(p.tiles_x.split(rest)), ty = int(p.tiles_y.split(rest)), plane = int(rest);
+  const int grad_rows = int(p.tiles_y.divisor) * S::kY;
+  const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
+  const T* const window = patch + (plane * p.rows + ty * S::kY * R::kDown) * p.pitch + tx * S::kStep;
+  const T* const grads = grad_patch + (plane * grad_rows + ty * S::kY) * p.grad_pitch + tx * S::kX;
   A sum[S::kTaps][1] = {};
-  for (int n = begin; n < end; ++n)
-    for (int band = 0; band < p.bands; ++band) {
-      const int by = band * int(p.grad_rows.divisor);
-      const int64_t first = int64_t(n) * p.channels + channel;
+  for (int band = 0; band < p.bands; ++band) {
+    const int by = band * grad_rows;
+    __syncthreads();
+    clear(shared, p.bytes);
+    const PlanesPlace place(by * R::kDown - p.top, -p.left, p.rows, p.columns, p.pitch, p.in_h, p.in_w,
+                            p.load_bytes / int(sizeof(T)));
+    const PlanesPlace grad_place(by, 0, grad_rows, p.out_w, p.grad_pitch, p.out_h, p.out_w,
+                                 p.grad_load_bytes / int(sizeof(T)));
+    const Loads<8, PlanesPlace> loads(place, place.all(count)), grad_loads(grad_place, grad_place.all(count));
+    const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
+    const T* grad_in = p.grad + int64_t(begin) * out_image + int64_t(channel) * p.out_h * p.out_w;
+    for (int n = begin; n < end; ++n, in += in_image, grad_in += out_image) {
       __syncthreads();
-      const Patch<T> to{patch, p.pitch, by * R::kDown - p.top, -p.left, p.columns, p.rows};
-      const Patch<T> grad_to{grad_patch, p.grad_pitch, by, 0, p.out_w, p.grad_rows};
-      load_patch(to, p.in + first * in_plane, count, in_plane, p.in_h, p.in_w, p.vector, p.lanes_log,
-                 p.bands > 1);
-      load_patch(grad_to, p.grad + first * out_plane, count, out_plane, p.out_h, p.out_w, p.grad_vector,
-                 p.grad_lanes_log, p.bands > 1);
+      loads.issue(p.load_bytes, patch, in);
+      grad_loads.issue(p.grad_load_bytes, grad_patch, grad_in);
       wait_copies();
       __syncthreads();
-      if (!busy) continue;
+      if (plane >= count) continue;
       A grad[S::kY][S::kX][1];
 #pragma unroll
       for (int y = 0; y < S::kY; ++y) {
@@ -86,6 +88,7 @@ __global__ void __launch_bounds__(kBlock) grad_planes(const __grid_constant__ Gr
         add_taps<R>(i, grad, row, S::kShift, sum);
       }
     }
+  }
 
   A* const sums = reinterpret_cast<A*>(shared);
   __syncthreads();
@@ -113,35 +116,32 @@ bool launch_planes(const WeightGradient& p, cudaStream_t stream) {
   tiles_y = ceil_div(all_y, ceil_div(all_y, tiles_y));
   int64_t planes = tiles_y == all_y ? std::min(kBlock / (tiles_x * tiles_y), p.channels) : 1;
   GradPlanesOf<T> q{};
-  int64_t rows, grad_rows, bytes;
-  const auto measure = [&] {
+  int64_t bytes;
+  const auto too_large = [&] {
     q.pitch = int(round_up((tiles_x - 1) * S::kStep + S::kRow, kAccess / sizeof(T)));
     q.grad_pitch = int(round_up(tiles_x * S::kX, kAccess / sizeof(T)));
-    rows = (tiles_y * S::kY - 1) * R::kDown + R::kTaps, grad_rows = tiles_y * S::kY;
-    q.grad_at = int(round_up(planes * rows * q.pitch * sizeof(T), kAccess));
-    bytes = q.grad_at + round_up(planes * grad_rows * q.grad_pitch * sizeof(T), kAccess);
+    q.rows = int((tiles_y * S::kY - 1) * R::kDown + R::kTaps);
+    q.grad_at = int(round_up(planes * q.rows * q.pitch * sizeof(T), kAccess));
+    bytes = q.grad_at + round_up(planes * tiles_y * S::kY * q.grad_pitch * sizeof(T), kAccess);
+    return bytes > 48 << 10;
   };
-  constexpr int64_t kShared = 44 << 10;
-  for (measure(); bytes > kShared && planes > 1; measure()) planes = (planes + 1) / 2;
-  for (; bytes > kShared && tiles_y > 1; measure()) tiles_y = (tiles_y + 1) / 2;
+  while (too_large() && planes > 1) planes = (planes + 1) / 2;
+  while (too_large() && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
   bytes = std::max<int64_t>(bytes, round_up(kBlock * S::kTaps * sizeof(A), kAccess));
-  if (!allow_shared(grad_planes<T, R>, bytes)) return false;
+  if (p.y.in * p.x.in > kMost / planes || !allow_shared(grad_planes<T, R>, bytes)) return false;
   const int64_t groups = ceil_div(p.channels, planes);
-  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / groups, 1), p.batch, int64_t(65535)});
-  const int64_t images = ceil_div(p.batch, wanted), splits = ceil_div(p.batch, images);
+  q.images_a_split = images_a_split(p.batch, groups);
+  const int64_t splits = ceil_div(p.batch, q.images_a_split);
   const Tensor partial = partial_sums<T>(p, splits);
   q.in = static_cast<const T*>(p.in.data_ptr()), q.grad = static_cast<const T*>(p.grad.data_ptr());
   q.partial = static_cast<A*>(partial.data_ptr());
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.left = int(p.x.pad + S::kShift), q.top = int(p.y.pad);
-  q.columns = int((tiles_x - 1) * S::kStep + S::kRow);
-  q.planes = int(planes), q.channels = int(p.channels), q.batch = int(p.batch), q.images_a_split = int(images);
-  q.bands = int(ceil_div(all_y, tiles_y));
-  q.vector = row_vector<T>(q.in, q.in_w, q.left), q.grad_vector = row_vector<T>(q.grad, q.out_w);
-  q.lanes_log = row_lanes(ceil_div(q.in_w, q.vector)), q.grad_lanes_log = row_lanes(ceil_div(q.out_w, q.grad_vector));
-  q.bytes = int(bytes);
+  q.left = int(p.x.pad + S::kShift), q.top = int(p.y.pad), q.columns = int((tiles_x - 1) * S::kStep + S::kRow);
+  q.planes = int(planes), q.channels = int(p.channels), q.batch = int(p.batch);
+  q.bands = int(ceil_div(all_y, tiles_y)), q.bytes = int(bytes);
+  q.load_bytes = int(sizeof(T)) * row_vector<T>(q.in, q.in_w, q.left);
+  q.grad_load_bytes = int(sizeof(T)) * row_vector<T>(q.grad, q.out_w);
   q.tiles_x = Divider<uint32_t>(tiles_x), q.tiles_y = Divider<uint32_t>(tiles_y);
-  q.rows = Divider<uint32_t>(rows), q.grad_rows = Divider<uint32_t>(grad_rows);
   grad_planes<T, R><<<dim3(unsigned(groups), unsigned(splits)), kBlock, bytes, stream>>>(q);
   launch_add_splits<T>(p, partial, splits, stream);
   return true;
@@ -154,71 +154,105 @@ struct PixelTile {
   static constexpr int kTaps = R::kTaps * R::kTaps;
 };
 
+constexpr int kPixelsBlock = 256;
+
 template <class T>
 struct GradPixelsOf {
   const T *in, *grad;
   acc_t<T>* partial;
-  int in_w, in_h, out_w, out_h, channels, left, top, threads_a_channel;
-  uint32_t tiles, tiles_a_split;
-  Divider<uint32_t> chunk, tiles_x, tiles_y;
+  int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, batch, images_a_split, spatial, stages;
+  int load_bytes, grad_at, stage_elements, bytes;
+  PixelsTile tile, grad_tile;
+  Divider<uint32_t> chunk, chunks, blocks_x, tiles_x;
 };
 
 template <class T, class R>
-__global__ void __launch_bounds__(kBlock) grad_pixels(const __grid_constant__ GradPixelsOf<T> p) {
+__global__ void __launch_bounds__(kPixelsBlock, 2) grad_pixels(const __grid_constant__ GradPixelsOf<T> p) {
   using S = PixelTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   constexpr int kSpan = R::span(S::kX);
-  __shared__ A sums[kBlock][S::kTaps * S::kLanes];
-  uint32_t member = threadIdx.x;
-  const int vector = int(p.chunk.split(member)), channel = (int(blockIdx.x * p.chunk.divisor) + vector) * S::kLanes;
+  extern __shared__ __align__(kAccess) char shared[];
+  T* const patches = reinterpret_cast<T*>(shared);
+  clear(shared, p.bytes);
+  uint32_t rest = blockIdx.x, member = threadIdx.x;
+  const int first_channel = int(p.chunks.split(rest)) * p.tile.pixel, spatial = int(rest);
+  const int vector = int(p.chunk.split(member)) * S::kLanes;
+  const int bx = int(p.blocks_x.split(rest)) * p.grad_tile.columns, by = int(rest) * p.grad_tile.rows;
+  const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
+  const bool busy = int(member) < p.members && first_channel + vector < p.channels;
+  const PixelsPlace place{p.tile, by * R::kDown - p.top, bx * R::kDown - p.left, p.in_h, p.in_w,
+                          p.channels - first_channel, p.channels};
+  const PixelsPlace grad_place{p.grad_tile, by, bx, p.out_h, p.out_w, p.channels - first_channel, p.channels};
+  const Loads<4, PixelsPlace> loads(place, place.all()), grad_loads(grad_place, grad_place.all());
+  const int64_t in_image = int64_t(p.in_h) * p.in_w * p.channels, out_image = int64_t(p.out_h) * p.out_w * p.channels;
+  const T* in = p.in + begin * in_image + first_channel;
+  const T* grad_in = p.grad + begin * out_image + first_channel;
+  const int row_step = p.tile.columns * p.tile.pixel, grad_step = p.grad_tile.columns * p.grad_tile.pixel;
+  const auto load = [&](int stage) {
+    loads.issue(p.load_bytes, patches + stage * p.stage_elements, in);
+    grad_loads.issue(p.load_bytes, patches + stage * p.stage_elements + p.grad_at, grad_in);
+    in += in_image, grad_in += out_image;
+  };
   A sum[S::kTaps][S::kLanes] = {};
-  const uint32_t end = min(p.tiles, (blockIdx.y + 1) * p.tiles_a_split);
-  if (int(member) < p.threads_a_channel && channel < p.channels)
-    for (uint32_t tile = blockIdx.y * p.tiles_a_split + member; tile < end; tile += p.threads_a_channel) {
-      uint32_t n = tile;
-      const int ox = int(p.tiles_x.split(n)) * S::kX, oy = int(p.tiles_y.split(n)) * S::kY;
-      const int ix = ox * R::kDown - p.left, iy = oy * R::kDown - p.top;
-      const T* const grads = p.grad + ((int64_t(n) * p.out_h + oy) * p.out_w + ox) * p.channels + channel;
+  __syncthreads();
+  if (begin < end) load(0);
+  for (int n = begin, stage = 0; n < end; ++n) {
+    wait_copies();
+    __syncthreads();
+    const T* const patch = patches + stage * p.stage_elements + vector;
+    if (p.stages == 2) {
+      stage ^= 1;
+      if (n + 1 < end) load(stage);
+    }
+    for (int t = busy ? int(member) : p.tiles; t < p.tiles; t += p.members) {
+      uint32_t ty = t;
+      const int tx = int(p.tiles_x.split(ty));
+      const T* from = patch + int(ty) * S::kY * R::kDown * row_step + tx * S::kX * R::kDown * p.tile.pixel;
+      const T* grads = patch + p.grad_at + int(ty) * S::kY * grad_step + tx * S::kX * p.tile.pixel;
       A grad[S::kY][S::kX][S::kLanes];
 #pragma unroll
       for (int y = 0; y < S::kY; ++y)
 #pragma unroll
         for (int x = 0; x < S::kX; ++x) {
-          V value{};
-          if (oy + y < p.out_h && ox + x < p.out_w)
-            value = *reinterpret_cast<const V*>(grads + (int64_t(y) * p.out_w + x) * p.channels);
+          const V value = *reinterpret_cast<const V*>(grads + y * grad_step + x * p.tile.pixel);
 #pragma unroll
           for (int v = 0; v < S::kLanes; ++v) grad[y][x][v] = widen(value.at[v]);
         }
 #pragma unroll
-      for (int i = 0; i < R::span(S::kY); ++i) {
-        const bool inside = unsigned(iy + i) < unsigned(p.in_h);
-        const T* const from = p.in + ((int64_t(n) * p.in_h + iy + i) * p.in_w + ix) * p.channels + channel;
+      for (int i = 0; i < R::span(S::kY); ++i, from += row_step) {
         A row[kSpan][S::kLanes];
 #pragma unroll
         for (int j = 0; j < kSpan; ++j) {
-          V value{};
-          if (inside && unsigned(ix + j) < unsigned(p.in_w))
-            value = *reinterpret_cast<const V*>(from + int64_t(j) * p.channels);
+          const V value = *reinterpret_cast<const V*>(from + j * p.tile.pixel);
 #pragma unroll
           for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value.at[v]);
         }
         add_taps<R>(i, grad, row, 0, sum);
       }
     }
-#pragma unroll
-  for (int v = 0; v < S::kLanes; ++v)
-#pragma unroll
-    for (int k = 0; k < S::kTaps; ++k) sums[threadIdx.x][v * S::kTaps + k] = sum[k][v];
+    if (p.stages == 1) {
+      __syncthreads();
+      if (n + 1 < end) load(0);
+    }
+  }
+
+  A* const sums = reinterpret_cast<A*>(shared);
+  constexpr int kSums = S::kTaps * S::kLanes;
+  const int chunk = int(p.chunk.divisor), columns = chunk * kSums;
   __syncthreads();
-  const int chunk = int(p.chunk.divisor), first = int(blockIdx.x) * chunk * S::kLanes;
-  A* const out = p.partial + (int64_t(blockIdx.y) * p.channels + first) * S::kTaps;
-  const int wanted = min(chunk * S::kLanes, p.channels - first) * S::kTaps;
-  for (int i = threadIdx.x; i < wanted; i += kBlock) {
+  if (int(member) < p.members)
+#pragma unroll
+    for (int v = 0; v < S::kLanes; ++v)
+#pragma unroll
+      for (int k = 0; k < S::kTaps; ++k) sums[member * columns + (vector + v) * S::kTaps + k] = sum[k][v];
+  __syncthreads();
+  A* const out = p.partial + ((int64_t(blockIdx.y) * p.spatial + spatial) * p.channels + first_channel) * S::kTaps;
+  const int wanted = min(p.tile.pixel, p.channels - first_channel) * S::kTaps;
+  for (int i = threadIdx.x; i < wanted; i += kPixelsBlock) {
     A total = 0;
-    for (int t = 0; t < p.threads_a_channel; ++t)
-      total += sums[t * chunk + i / (S::kTaps * S::kLanes)][i % (S::kTaps * S::kLanes)];
+#pragma unroll 4
+    for (int m = 0; m < p.members; ++m) total += sums[m * columns + i];
     out[i] = total;
   }
 }
@@ -226,27 +260,47 @@ __global__ void __launch_bounds__(kBlock) grad_pixels(const __grid_constant__ Gr
 template <class T, class R>
 bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
   using S = PixelTile<R>;
+  using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   GradPixelsOf<T> q{};
   q.in = static_cast<const T*>(p.in.data_ptr()), q.grad = static_cast<const T*>(p.grad.data_ptr());
   if (p.channels % S::kLanes != 0 || reinterpret_cast<uintptr_t>(q.in) % sizeof(V) != 0 ||
-      reinterpret_cast<uintptr_t>(q.grad) % sizeof(V) != 0 || p.channels >= kMost)
+      reinterpret_cast<uintptr_t>(q.grad) % sizeof(V) != 0 || p.channels >= kMost || p.batch >= kMost ||
+      std::max(p.y.in * p.x.in, p.y.out * p.x.out) > kMost / p.channels)
     return false;
-  const int64_t x = ceil_div(p.x.out, S::kX), y = ceil_div(p.y.out, S::kY);
-  if (x > kMost / y || p.batch > kMost / (x * y)) return false;
   const int64_t vectors = p.channels / S::kLanes, chunks = ceil_div(vectors, kWarp), chunk = ceil_div(vectors, chunks);
-  const int64_t tiles = p.batch * x * y, members = kBlock / chunk;
-  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / chunks, 1), ceil_div(tiles, 4 * members),
-                                   int64_t(65535)});
-  const int64_t tiles_a_split = round_up(ceil_div(tiles, wanted), members), splits = ceil_div(tiles, tiles_a_split);
-  const Tensor partial = partial_sums<T>(p, splits);
-  q.partial = static_cast<acc_t<T>*>(partial.data_ptr());
+  const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY), members = kPixelsBlock / chunk;
+  const int64_t pixel = chunk * S::kLanes;
+  const int64_t vector = channel_vector<T>(q.in, q.grad, p.channels, pixel);
+  int64_t stage = 0;
+  const auto measure = [&](int64_t x, int64_t y) {
+    q.tile = PixelsTile((y * S::kY - 1) * R::kDown + R::kTaps, (x * S::kX - 1) * R::kDown + R::kTaps, pixel, vector);
+    q.grad_tile = PixelsTile(y * S::kY, x * S::kX, pixel, vector);
+    q.grad_at = int(round_up(q.tile.elements(), kAccess));
+    q.stage_elements = int(q.grad_at + round_up(q.grad_tile.elements(), kAccess));
+    stage = q.stage_elements * int64_t(sizeof(T));
+    return stage <= 55 << 10;
+  };
+  const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, measure);
+  measure(tiles_x, tiles_y);
+  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
+  q.spatial = int(blocks_x * blocks_y);
+  if (q.spatial > kMost / chunks) return false;
+  q.images_a_split = images_a_split(p.batch, chunks * q.spatial);
+  const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = kPixelsBlock * S::kTaps * S::kLanes * sizeof(A);
+  const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
+  q.stages = q.images_a_split > 1 && allow_shared(grad_pixels<T, R>, bytes(2)) ? 2 : 1;
+  q.bytes = int(bytes(q.stages));
+  if (!allow_shared(grad_pixels<T, R>, q.bytes)) return false;
+  const Tensor partial = partial_sums<T>(p, splits * q.spatial);
+  q.partial = static_cast<A*>(partial.data_ptr());
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.channels = int(p.channels), q.left = int(p.x.pad), q.top = int(p.y.pad), q.threads_a_channel = int(members);
-  q.tiles = uint32_t(tiles), q.tiles_a_split = uint32_t(tiles_a_split);
-  q.chunk = Divider<uint32_t>(chunk), q.tiles_x = Divider<uint32_t>(x), q.tiles_y = Divider<uint32_t>(y);
-  grad_pixels<T, R><<<dim3(unsigned(chunks), unsigned(splits)), kBlock, 0, stream>>>(q);
-  launch_add_splits<T>(p, partial, splits, stream);
+  q.channels = int(p.channels), q.left = int(p.x.pad), q.top = int(p.y.pad), q.members = int(members);
+  q.tiles = int(tiles_x * tiles_y), q.batch = int(p.batch), q.load_bytes = int(vector * sizeof(T));
+  q.chunk = Divider<uint32_t>(chunk), q.chunks = Divider<uint32_t>(chunks);
+  q.blocks_x = Divider<uint32_t>(blocks_x), q.tiles_x = Divider<uint32_t>(tiles_x);
+  grad_pixels<T, R><<<dim3(unsigned(chunks * q.spatial), unsigned(splits)), kPixelsBlock, q.bytes, stream>>>(q);
+  launch_add_splits<T>(p, partial, splits * q.spatial, stream);
   return true;
 }
 

@@ -23,14 +23,32 @@ struct LargeOf {
   Divider<uint32_t> blocks_x, blocks_y, tiles_x, tiles_y, slices;
 };
 
-// Widens rows [first, first + rows) of a plane into shared memory; zeros around them are there before.
-template <class T>
-__device__ void widen_rows(acc_t<T>* to, int pitch, const T* from, int width, int lo, int hi, int first, int rows,
-                           int lanes_log) {
-  const int lane = threadIdx.x & ((1 << lanes_log) - 1);
-  for (int r = threadIdx.x >> lanes_log; r < rows; r += blockDim.x >> lanes_log)
+// Lanes that take a row together: a power of two, at most a warp, at least the row's elements where those are fewer.
+inline int row_lanes(int64_t elements) {
+  int log = 0;
+  while (log < 5 && (1 << log) < elements) ++log;
+  return log;
+}
+
+// Widens `rows` rows from `first` on, columns lo to before hi, of some planes into shared memory, where planes are `step`
+// apart; zeros around them are there before. `from(plane)` is where a plane starts.
+template <class T, class From>
+__device__ void widen_rows(acc_t<T>* to, int step, int pitch, const From& from, int planes, int width, int lo, int hi,
+                           int first, int rows, int lanes_log) {
+  const int lane = threadIdx.x & ((1 << lanes_log) - 1), all = planes * rows;
+  const auto element = [&](int r, int c) {
+    const int plane = r / rows, row = r - plane * rows;
+    to[plane * step + row * pitch + c - lo] = widen(from(plane)[int64_t(first + row) * width + c]);
+  };
+  if (hi - lo <= 1 << lanes_log) {
+    if (lane < hi - lo)
+#pragma unroll 8
+      for (int r = threadIdx.x >> lanes_log; r < all; r += blockDim.x >> lanes_log) element(r, lo + lane);
+  } else {
+    for (int r = threadIdx.x >> lanes_log; r < all; r += blockDim.x >> lanes_log)
 #pragma unroll 4
-    for (int c = lo + lane; c < hi; c += 1 << lanes_log) to[r * pitch + c - lo] = widen(from[int64_t(first + r) * width + c]);
+      for (int c = lo + lane; c < hi; c += 1 << lanes_log) element(r, c);
+  }
 }
 
 template <class T, bool kGradient>
@@ -67,21 +85,21 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
   A sum[kY][kX] = {};
   for (int n = begin; n < end; n += per_step) {
     __syncthreads();
-    for (int i = 0; i < per_step && n + i < end; ++i)
-      for (int c = 0; c < planes; ++c)
-        widen_rows(patch + (i * p.planes + c) * p.rows * p.pitch + (lo - bx + p.left), p.pitch,
-                   p.in + (int64_t(n + i) * p.channels + channel + c) * p.in_h * p.in_w, p.in_w, lo, hi, lowest, loaded,
-                   p.in_lanes_log);
-    for (int c = 0; c < planes; ++c) {
-      A* const to = filter + (c * filter_rows + kY - 1) * filter_pitch + p.shift;
-      const T* const source =
-          p.filter + ((kGradient ? int64_t(n) * p.channels : 0) + channel + c) * p.taps_h * p.taps_w;
-      if (!kGradient && p.flipped) {
-        for (int k = threadIdx.x; k < p.taps_h * p.taps_w; k += blockDim.x)
-          to[k / p.taps_w * filter_pitch + k % p.taps_w] = widen(source[p.taps_h * p.taps_w - 1 - k]);
-      } else {
-        widen_rows(to, filter_pitch, source, p.taps_w, 0, p.taps_w, 0, p.taps_h, p.filter_lanes_log);
-      }
+    // Forward has images of one channel here, the gradient channels of one image.
+    const T* const in = p.in + (int64_t(n) * p.channels + channel) * p.in_h * p.in_w;
+    const int64_t in_step = int64_t(kGradient ? 1 : p.channels) * p.in_h * p.in_w;
+    widen_rows<T>(patch + (lo - bx + p.left), p.rows * p.pitch, p.pitch, [&](int i) { return in + i * in_step; },
+                  kGradient ? planes : min(per_step, end - n), p.in_w, lo, hi, lowest, loaded, p.in_lanes_log);
+    A* const to = filter + (kY - 1) * filter_pitch + p.shift;
+    const int64_t filter_step = int64_t(p.taps_h) * p.taps_w;
+    const T* const source = p.filter + ((kGradient ? int64_t(n) * p.channels : 0) + channel) * filter_step;
+    if (!kGradient && p.flipped) {
+#pragma unroll 4
+      for (int k = threadIdx.x; k < p.taps_h * p.taps_w; k += blockDim.x)
+        to[k / p.taps_w * filter_pitch + k % p.taps_w] = widen(source[p.taps_h * p.taps_w - 1 - k]);
+    } else {
+      widen_rows<T>(to, filter_rows * filter_pitch, filter_pitch, [&](int i) { return source + i * filter_step; }, planes,
+                    p.taps_w, 0, p.taps_w, 0, p.taps_h, p.filter_lanes_log);
     }
     __syncthreads();
     if (!busy) continue;

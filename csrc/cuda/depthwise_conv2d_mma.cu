@@ -15,28 +15,25 @@
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kBlock = 128, kWarps = kBlock / kWarp, kRows = 16, kColumns = 8;
-
-template <int kTiles>
-constexpr int kStagedPitch = kTiles == 7 ? 72 : 24;  // no two rows of a fragment in the same banks
+constexpr int kWarps = 8, kBlock = kWarps * kWarp, kRows = 16, kColumns = 8;
 
 template <class T>
 struct MmaOf {
   const T *in, *weight, *bias;
   T* out;
   int in_h, in_w, out_h, out_w, taps_h, taps_w, top, left, shift;  // left = pad + shift
-  int pitch, planes, channels, batch, images_a_split, units_x, units_y, vector, lanes_log, out_vector, out_lanes_log;
-  int patch_elements, taps_at, staged_at, bytes;
-  bool flipped;
-  Divider<uint32_t> blocks_x, blocks_y, rows;
+  int pitch, rows, planes, channels, batch, images_a_split, units_x, units_y, load_bytes, store_bytes;
+  int patch_elements, staged_pitch, staged_at, taps_at, bytes;
+  bool flipped, whole_rows;  // whole_rows: a warp's outputs are as wide as the image
+  Divider<uint32_t> blocks_x, blocks_y;
 };
 
-__device__ inline void load_matrices(uint32_t (&to)[4], const void* row) {
+__device__ inline void load_matrices(uint32_t (&to)[4], unsigned from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const unsigned from = unsigned(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(from));
+               : "r"(from)
+               : "memory");
 #endif
 }
 
@@ -74,15 +71,15 @@ __device__ void multiply_8(float (&sum)[4], const uint32_t* a, const uint32_t* b
 #endif
 }
 
-template <class T, int kBlocks, int kTiles>
-__global__ void __launch_bounds__(kBlock) multiply(const __grid_constant__ MmaOf<T> p) {
+// kTaps: rows of taps, whose matrices then stay in registers, or 0 for any number of them.
+template <class T, int kBlocks, int kTiles, int kTaps>
+__global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __grid_constant__ MmaOf<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr int kAll = kTiles + kBlocks - 1, kTapPitch = (kBlocks + 1) * kColumns, kStaged = kStagedPitch<kTiles>;
+  constexpr int kAll = kTiles + kBlocks - 1, kTapPitch = (kBlocks + 1) * kColumns;
   extern __shared__ __align__(kAccess) char shared[];
   T* const patches = reinterpret_cast<T*>(shared);
   T* const taps = reinterpret_cast<T*>(shared + p.taps_at);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, group = lane / 4, pair = lane % 4 * 2;
-  T* const staged = reinterpret_cast<T*>(shared + p.staged_at) + warp * kRows * kStaged;
   clear(shared, p.bytes);
   uint32_t rest = blockIdx.x;
   const int bx = int(p.blocks_x.split(rest)) * p.units_x * kTiles * kColumns;
@@ -99,67 +96,98 @@ __global__ void __launch_bounds__(kBlock) multiply(const __grid_constant__ MmaOf
     row[kTapPitch - 1] = tap;
   }
 
-  const int64_t in_plane = int64_t(p.in_h) * p.in_w, out_plane = int64_t(p.out_h) * p.out_w;
-  const auto load = [&](int n, int stage) {
-    const Patch<T> to{patches + stage * p.patch_elements, p.pitch, by - p.top, bx - p.left, p.pitch, p.rows};
-    load_patch(to, p.in + (int64_t(n) * p.channels + channel) * in_plane, count, in_plane, p.in_h, p.in_w, p.vector,
-               p.lanes_log);
-  };
-  if (begin < end) load(begin, 0);
+  const PlanesPlace place(by - p.top, bx - p.left, p.rows, p.pitch, p.pitch, p.in_h, p.in_w,
+                          p.load_bytes / int(sizeof(T)));
+  const Loads<8, PlanesPlace> loads(place, place.all(count));
+  const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
+  const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
+  if (begin < end) loads.issue(p.load_bytes, patches, in);
+
+  // A warp has one share of the block's outputs, the same in every image.
+  const int units = p.units_x * p.units_y, plane = warp / units, uy = warp % units / p.units_x, ux = warp % units % p.units_x;
+  const int oy = by + uy * kRows, ox = bx + ux * kTiles * kColumns;
+  const bool busy = plane < count && oy < p.out_h && ox < p.out_w;
+  const int width = min(kTiles * kColumns, p.out_w - ox), height = min(kRows, p.out_h - oy);
+  const int tiles = (width + kColumns - 1) / kColumns;
+  const int patch = (plane * p.rows + uy * kRows) * p.pitch + ux * kTiles * kColumns;
+  const unsigned matrices = unsigned(__cvta_generic_to_shared(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns));
+  const float bias = busy && p.bias ? widen(p.bias[channel + plane]) : 0.0f;
+  T* out = p.out + (int64_t(begin) * p.channels + channel + plane) * p.out_h * p.out_w + int64_t(oy) * p.out_w + ox;
+  T* const staged = reinterpret_cast<T*>(shared + p.staged_at) + warp * kRows * p.staged_pitch;
+  const int first_pair = pair - group + kColumns - 1;
+  const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * p.taps_h * 2 * kTapPitch) + first_pair / 2 +
+                                first_pair % 2 * (kTapPitch / 2);
+  const int first = max(0, p.top - oy - (kRows - 1)), last = min(p.taps_h, p.in_h + p.top - oy);
   wait_copies();
   __syncthreads();
-  const int first_pair = pair - group + kColumns - 1;
-  const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps) + first_pair / 2 + first_pair % 2 * (kTapPitch / 2);
-  const int units = p.units_x * p.units_y;
+  uint32_t kept[kTaps + 1][kBlocks];
+  if (kTaps > 0 && busy)
+#pragma unroll
+    for (int ky = 0; ky < kTaps; ++ky)
+#pragma unroll
+      for (int j = 0; j < kBlocks; ++j) kept[ky][j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+
   for (int n = begin, stage = 0; n < end; ++n, stage ^= 1) {
-    if (n + 1 < end) load(n + 1, stage ^ 1);
-    for (int unit = warp; unit < count * units; unit += kWarps) {
-      const int plane = unit / units, uy = unit % units / p.units_x, ux = unit % units % p.units_x;
-      const int oy = by + uy * kRows, ox = bx + ux * kTiles * kColumns;
-      if (oy >= p.out_h || ox >= p.out_w) continue;
-      const T* const patch = patches + stage * p.patch_elements +
-                             (plane * int(p.rows.divisor) + uy * kRows) * p.pitch + ux * kTiles * kColumns;
-      const T* const from = patch + lane % 16 * p.pitch + lane / 16 * kColumns;
-      const float bias = p.bias ? widen(p.bias[channel + plane]) : 0.0f;
+    in += in_image;
+    if (n + 1 < end) loads.issue(p.load_bytes, patches + (stage ^ 1) * p.patch_elements, in);
+    if (busy) {
       float sum[kTiles][4];
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[t][i] = bias;
-      const int first = max(0, p.top - oy - (kRows - 1)), last = min(p.taps_h, p.in_h + p.top - oy);
-#pragma unroll 1
-      for (int ky = first; ky < last; ++ky) {
-        uint32_t a[kAll + 1][2], b[kBlocks];
-#pragma unroll
-        for (int j = 0; j < kBlocks; ++j) b[j] = pairs[(plane * p.taps_h + ky) * kTapPitch + j * (kColumns / 2)];
+      const auto add = [&](unsigned row, const uint32_t(&b)[kBlocks]) {
+        uint32_t a[kAll + 1][2];
 #pragma unroll
         for (int j = 0; j < kAll; j += 2) {
           uint32_t four[4];
-          load_matrices(four, from + ky * p.pitch + j * kColumns);
+          load_matrices(four, row + j * kColumns * unsigned(sizeof(T)));
           a[j][0] = four[0], a[j][1] = four[1], a[j + 1][0] = four[2], a[j + 1][1] = four[3];
         }
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) {
+          if (t > 0 && t >= tiles) break;
 #pragma unroll
           for (int j = 0; j + 1 < kBlocks; j += 2) multiply_16<T>(sum[t], a[t + j], b + j);
           if constexpr (kBlocks % 2 == 1) multiply_8<T>(sum[t], a[t + kBlocks - 1], b + kBlocks - 1);
+        }
+      };
+      const unsigned row = matrices + stage * p.patch_elements * unsigned(sizeof(T));
+      if constexpr (kTaps > 0) {
+#pragma unroll
+        for (int ky = 0; ky < kTaps; ++ky) add(row + ky * p.pitch * unsigned(sizeof(T)), kept[ky]);
+      } else {
+#pragma unroll 1
+        for (int ky = first; ky < last; ++ky) {
+          uint32_t b[kBlocks];
+#pragma unroll
+          for (int j = 0; j < kBlocks; ++j) b[j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+          add(row + ky * p.pitch * unsigned(sizeof(T)), b);
         }
       }
       float finite = 0;
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) finite += sum[t][i] * 0.0f;
-      const int width = min(kTiles * kColumns, p.out_w - ox), height = min(kRows, p.out_h - oy);
+        for (int i = 0; i < 4; ++i) finite = fmaf(sum[t][i], 0.0f, finite);
       __syncwarp();
       if (!__any_sync(0xffffffff, finite != 0.0f)) {
+        T* const to = staged + group * p.staged_pitch + pair;
 #pragma unroll
         for (int t = 0; t < kTiles; ++t)
 #pragma unroll
-          for (int half = 0; half < 2; ++half)
-            *reinterpret_cast<Vector<T, 2>*>(staged + (group + half * 8) * kStaged + t * kColumns + pair) =
-                Vector<T, 2>{narrow<T>(sum[t][half * 2]), narrow<T>(sum[t][half * 2 + 1])};
+          for (int half = 0; half < 2; ++half) {
+            T* const two = to + half * 8 * p.staged_pitch + t * kColumns;
+            const T a = narrow<T>(sum[t][half * 2]), b = narrow<T>(sum[t][half * 2 + 1]);
+            if (p.staged_pitch % 2 == 0) {
+              if (t * kColumns + pair < width) *reinterpret_cast<Vector<T, 2>*>(two) = Vector<T, 2>{a, b};
+            } else {
+              if (t * kColumns + pair < width) two[0] = a;
+              if (t * kColumns + pair + 1 < width) two[1] = b;
+            }
+          }
       } else {
+        const T* const from = patches + stage * p.patch_elements + patch + p.shift;
         for (int i = lane; i < height * width; i += kWarp) {
           const int y = i / width, x = i % width;
           float total = bias;
@@ -167,96 +195,89 @@ __global__ void __launch_bounds__(kBlock) multiply(const __grid_constant__ MmaOf
             for (int kx = 0; kx < p.taps_w; ++kx)
               if (unsigned(oy + y + ky - p.top) < unsigned(p.in_h))
                 if (unsigned(ox + x + kx + p.shift - p.left) < unsigned(p.in_w))
-                  total += widen(patch[(y + ky) * p.pitch + x + kx + p.shift]) *
+                  total += widen(from[(y + ky) * p.pitch + x + kx]) *
                            widen(taps[(plane * p.taps_h + ky) * 2 * kTapPitch + kx + kColumns - 1 + p.shift]);
-          staged[y * kStaged + x] = narrow<T>(total);
+          staged[y * p.staged_pitch + x] = narrow<T>(total);
         }
       }
       __syncwarp();
-      T* const out = p.out + (int64_t(n) * p.channels + channel + plane) * out_plane + int64_t(oy) * p.out_w + ox;
-      const auto store = [&](auto sample) {
-        using W = decltype(sample);
-        constexpr int kWidth = sizeof(W) / sizeof(T);
-        for (int y = lane >> p.out_lanes_log; y < height; y += kWarp >> p.out_lanes_log)
-          for (int x = (lane & ((1 << p.out_lanes_log) - 1)) * kWidth; x < width; x += kWidth << p.out_lanes_log)
-            *reinterpret_cast<W*>(out + int64_t(y) * p.out_w + x) = *reinterpret_cast<const W*>(staged + y * kStaged + x);
-      };
-      if (p.out_vector == 8)
-        store(Vector<T, 8>());
-      else if (p.out_vector == 4)
-        store(Vector<T, 4>());
-      else if (p.out_vector == 2)
-        store(Vector<T, 2>());
-      else
-        store(Vector<T, 1>());
+      if (p.whole_rows) {
+        store_run(out, staged, height * width, p.store_bytes, lane, kWarp);
+      } else {  // eight lanes a row: rows are 112 bytes, or the last of a wide image
+        for (int y = lane / 8; y < height; y += kWarp / 8)
+          store_run(out + int64_t(y) * p.out_w, staged + y * p.staged_pitch, width, p.store_bytes, lane % 8, 8);
+      }
     }
+    out += out_image;
     wait_copies();
     __syncthreads();
   }
 #endif
 }
 
-template <class T, int kBlocks, int kTiles>
+template <class T, int kBlocks, int kTiles, int kTaps>
 bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
   MmaOf<T> q{};
   q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
   q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
   q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps), q.top = int(p.y.pad), q.left = int(p.x.pad) + shift;
-  q.shift = shift, q.vector = vector, q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
+  q.shift = shift, q.load_bytes = vector * int(sizeof(T)), q.channels = int(p.channels), q.batch = int(p.batch);
+  q.flipped = p.flipped;
   const int64_t all_x = ceil_div(p.x.out, kTiles * kColumns), all_y = ceil_div(p.y.out, kRows);
   q.units_x = int(std::min<int64_t>(all_x, 2));
-  q.units_y = int(std::min<int64_t>(all_y, 8 / q.units_x));
+  q.units_y = int(std::min<int64_t>(all_y, kWarps / q.units_x));
   q.units_y = int(ceil_div(all_y, ceil_div(all_y, q.units_y)));
   q.planes = q.units_x == all_x && q.units_y == all_y
-                 ? int(std::min<int64_t>(std::max(8 / (q.units_x * q.units_y), 1), p.channels))
+                 ? int(std::min<int64_t>(kWarps / (q.units_x * q.units_y), p.channels))
                  : 1;
-  int64_t rows;
-  const auto measure = [&] {
+  const auto too_large = [&] {
+    q.whole_rows = q.units_x == 1 && all_x == 1;
+    q.staged_pitch = q.whole_rows ? q.out_w : kTiles * kColumns + kColumns;
     q.pitch = ((q.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
-    rows = q.units_y * kRows + p.y.taps - 1;
-    q.patch_elements = int(q.planes * rows * q.pitch);
-    q.taps_at = int(2 * q.patch_elements * sizeof(T));
-    q.staged_at = q.taps_at + int(q.planes * p.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
-    q.bytes = q.staged_at + int(kWarps * kRows * kStagedPitch<kTiles> * sizeof(T));
-    return q.bytes > 56 << 10;
+    q.rows = q.units_y * kRows + q.taps_h - 1;
+    q.patch_elements = q.planes * q.rows * q.pitch;
+    q.staged_at = int(2 * q.patch_elements * sizeof(T));
+    q.taps_at = q.staged_at + int(round_up(kWarps * kRows * q.staged_pitch * sizeof(T), kAccess));
+    q.bytes = q.taps_at + int(q.planes * p.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
+    return q.bytes > 64 << 10;
   };
-  while (measure() && q.planes > 1) q.planes = (q.planes + 1) / 2;
-  while (measure() && q.units_y > 1) q.units_y = (q.units_y + 1) / 2;
-  while (measure() && q.units_x > 1) q.units_x = 1;
+  while (too_large() && q.planes > 1) q.planes = (q.planes + 1) / 2;
+  while (too_large() && q.units_y > 1) q.units_y = (q.units_y + 1) / 2;
+  while (too_large() && q.units_x > 1) q.units_x = 1;
   const int64_t blocks_x = ceil_div(all_x, q.units_x), blocks_y = ceil_div(all_y, q.units_y);
-  const int64_t groups = ceil_div(p.channels, q.planes);
-  if (!allow_shared(multiply<T, kBlocks, kTiles>, q.bytes) || p.batch >= kMost || groups > kMost / (blocks_x * blocks_y))
+  const int64_t groups = ceil_div(p.channels, q.planes), an_image = groups * blocks_x * blocks_y;
+  if (p.batch >= kMost || groups > kMost / (blocks_x * blocks_y) || p.y.in * p.x.in > kMost / q.planes ||
+      !allow_shared(multiply<T, kBlocks, kTiles, kTaps>, q.bytes))
     return false;
-  const int64_t wanted =
-      std::min({std::max<int64_t>(kWantedBlocks / (groups * blocks_x * blocks_y), 1), p.batch, int64_t(65535)});
-  q.images_a_split = int(ceil_div(p.batch, wanted));
-  q.lanes_log = row_lanes(ceil_div(std::min(q.pitch, q.in_w), vector));
-  q.out_vector = q.out_w % 8 == 0 && aligned(q.out) ? 8 : row_vector<T>(q.out, q.out_w);
-  q.out_lanes_log = row_lanes(ceil_div(std::min(kTiles * kColumns, q.out_w), q.out_vector));
+  q.images_a_split = images_a_split(p.batch, an_image);
+  // A warp's outputs start at multiples of these.
+  q.store_bytes = q.whole_rows ? run_bytes<T>(q.out, p.y.out * p.x.out, all_y > 1 ? kRows * p.x.out : 0)
+                               : run_bytes<T>(q.out, p.x.out, 0);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
-  q.rows = Divider<uint32_t>(rows);
-  const dim3 grid(unsigned(groups * blocks_x * blocks_y), unsigned(ceil_div(p.batch, q.images_a_split)));
-  multiply<T, kBlocks, kTiles><<<grid, kBlock, q.bytes, stream>>>(q);
+  const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
+  multiply<T, kBlocks, kTiles, kTaps><<<grid, kBlock, q.bytes, stream>>>(q);
   return true;
 }
 
-template <class T, int kBlocks>
+template <class T, int kBlocks, int kTaps>
 bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
-  return p.x.out <= 2 * kColumns ? launch<T, kBlocks, 2>(p, vector, shift, stream)
-                                 : launch<T, kBlocks, 7>(p, vector, shift, stream);
+  return p.x.out <= 2 * kColumns ? launch<T, kBlocks, 2, kTaps>(p, vector, shift, stream)
+                                 : launch<T, kBlocks, 7, kTaps>(p, vector, shift, stream);
 }
 
 template <class T>
 bool launch(const Correlation& p, cudaStream_t stream) {
   // Images start at a vector, as far as their width lets them.
   const int vector = row_vector<T>(p.in, p.x.in);
-  const int shift = int(round_up(std::max<int64_t>(p.x.pad, 0), vector) - p.x.pad);
+  const int shift = int(round_up(p.x.pad, vector) - p.x.pad);
   const int64_t blocks = ceil_div(shift + kColumns - 1 + p.x.taps, kColumns);
-  if (blocks <= 2) return launch<T, 2>(p, vector, shift, stream);
-  if (blocks == 3) return launch<T, 3>(p, vector, shift, stream);
-  if (blocks <= 5) return launch<T, 5>(p, vector, shift, stream);
-  if (blocks <= 9) return launch<T, 9>(p, vector, shift, stream);
+  if (blocks <= 2 && p.y.taps == 3) return launch<T, 2, 3>(p, vector, shift, stream);
+  if (blocks <= 2 && p.y.taps == 5) return launch<T, 2, 5>(p, vector, shift, stream);
+  if (blocks <= 2 && p.y.taps == 7) return launch<T, 2, 7>(p, vector, shift, stream);
+  if (blocks <= 3) return launch<T, 3, 0>(p, vector, shift, stream);
+  if (blocks <= 5) return launch<T, 5, 0>(p, vector, shift, stream);
+  if (blocks <= 9) return launch<T, 9, 0>(p, vector, shift, stream);
   return false;
 }
 

@@ -1,19 +1,21 @@
-// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps. Neighbouring threads
-// take neighbouring channels, so every access of a warp is whole sectors, and the L1 cache serves the pixels that the
-// windows of a block share. A thread keeps the taps of its channels in registers: fewer channels for more taps. It
-// computes kX by kY pixels, walking down the rows of its window.
+// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps. A block brings a tile of
+// the image, 32 threads' channels deep, into shared memory, with zeros around the image, and goes through the batch: the
+// next image's tile is on its way meanwhile. Neighbouring threads take neighbouring channels, and keep their taps in
+// registers: fewer channels for more taps. A thread computes kX by kY pixels, walking down the rows of its window.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kBlock = 128;
+constexpr int kBlock = 256;
+constexpr int64_t kShared = 110 << 10;  // so that two blocks fit into a multiprocessor that has as much
 
 template <class R>
 struct Region {
   static constexpr int kLanes = R::kTaps == 3 ? 4 : (R::kTaps == 5 ? 2 : 1);  // channels of a thread
-  static constexpr int kX = R::kTaps == 3 ? 2 : 4, kY = R::kUp == 2 ? 4 : (R::kTaps == 3 ? 4 : 7);
+  static constexpr int kX = R::kTaps == 7 ? 4 : 2, kY = R::kUp == 2 || R::kTaps == 3 ? 4 : 7;
   static constexpr int kTaps = R::kTaps * R::kTaps;
+  static constexpr int kStepX = kX * R::kDown / R::kUp, kStepY = kY * R::kDown / R::kUp;  // pixels to the next thread
 };
 
 template <class T>
@@ -21,67 +23,97 @@ struct PixelsOf {
   const T *in, *weight, *bias;
   T* out;
   int in_w, in_h, out_w, out_h, channels, left, top;  // left, top: pixels before the first
+  int members, tiles, batch, images_a_split, stages, load_bytes;
   bool flipped;
-  uint32_t threads;
-  Divider<uint32_t> chunk, tiles_x, tiles_y, chunks;  // a chunk: vectors of channels that blocks take together
+  PixelsTile tile;
+  Divider<uint32_t> chunk, chunks, blocks_x, tiles_x;  // a chunk: vectors of channels; tiles: of threads
 };
 
 template <class T, class R>
-__global__ void __launch_bounds__(kBlock) pixels(const __grid_constant__ PixelsOf<T> p) {
+__global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ PixelsOf<T> p) {
   using S = Region<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   constexpr int kSpan = R::span(S::kX);
-  uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
-  if (rest >= p.threads) return;
-  uint32_t vector = p.chunk.split(rest);
-  const int ox = int(p.tiles_x.split(rest)) * S::kX, oy = int(p.tiles_y.split(rest)) * S::kY;
-  vector += p.chunks.split(rest) * p.chunk.divisor;
-  const int channel = int(vector) * S::kLanes;
-  if (channel >= p.channels) return;
-  const int ix = ox / R::kUp * R::kDown - p.left, iy = oy / R::kUp * R::kDown - p.top;
-  const T* const image = p.in + int64_t(rest) * p.in_h * p.in_w * p.channels + channel;
-  A taps[S::kTaps][S::kLanes];
-#pragma unroll
-  for (int v = 0; v < S::kLanes; ++v)
-#pragma unroll
-    for (int k = 0; k < S::kTaps; ++k)
-      taps[k][v] = widen(p.weight[int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]);
-  A sum[S::kY][S::kX][S::kLanes];
+  extern __shared__ __align__(kAccess) char shared[];
+  const int elements = p.tile.rows * p.tile.columns * p.tile.pixel;
+  const int stage_elements = (elements + kAccess - 1) / kAccess * kAccess;
+  T* const patches = reinterpret_cast<T*>(shared);
+  clear(shared, p.stages * stage_elements * int(sizeof(T)));
+  uint32_t rest = blockIdx.x, member = threadIdx.x;
+  const int first_channel = int(p.chunks.split(rest)) * p.tile.pixel;
+  const int vector = int(p.chunk.split(member)) * S::kLanes, channel = first_channel + vector;
+  const int bx = int(p.blocks_x.split(rest)) * int(p.tiles_x.divisor) * S::kX;
+  const int by = int(rest) * (p.tiles / int(p.tiles_x.divisor)) * S::kY;
+  const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
+  const bool busy = int(member) < p.members && channel < p.channels;
+  A taps[S::kTaps][S::kLanes], bias[S::kLanes];
 #pragma unroll
   for (int v = 0; v < S::kLanes; ++v) {
-    const A bias = p.bias ? widen(p.bias[channel + v]) : A(0);
+    bias[v] = busy && p.bias ? widen(p.bias[channel + v]) : A(0);
 #pragma unroll
-    for (int y = 0; y < S::kY; ++y)
-#pragma unroll
-      for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
+    for (int k = 0; k < S::kTaps; ++k)
+      taps[k][v] = busy ? widen(p.weight[int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]) : A(0);
   }
-#pragma unroll
-  for (int i = 0; i < R::span(S::kY); ++i) {
-    const bool inside = unsigned(iy + i) < unsigned(p.in_h);
-    const T* const from = image + (int64_t(iy + i) * p.in_w + ix) * p.channels;
-    A row[kSpan][S::kLanes];
-#pragma unroll
-    for (int j = 0; j < kSpan; ++j) {
-      const bool there = inside && unsigned(ix + j) < unsigned(p.in_w);
-      V value{};
-      if (there) value = *reinterpret_cast<const V*>(from + int64_t(j) * p.channels);
-#pragma unroll
-      for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value.at[v]);
+  const PixelsPlace place{p.tile, by / R::kUp * R::kDown - p.top, bx / R::kUp * R::kDown - p.left, p.in_h, p.in_w,
+                          p.channels - first_channel, p.channels};
+  const Loads<4, PixelsPlace> loads(place, place.all());
+  const int64_t in_image = int64_t(p.in_h) * p.in_w * p.channels, out_image = int64_t(p.out_h) * p.out_w * p.channels;
+  const T* in = p.in + begin * in_image + first_channel;
+  T* out = p.out + begin * out_image + channel;
+  const int row_step = p.tile.columns * p.tile.pixel;
+  __syncthreads();
+  if (begin < end) loads.issue(p.load_bytes, patches, in);
+  for (int n = begin, stage = 0; n < end; ++n, out += out_image) {
+    wait_copies();
+    __syncthreads();
+    const T* const patch = patches + stage * stage_elements + vector;
+    in += in_image;
+    if (p.stages == 2) {
+      stage ^= 1;
+      if (n + 1 < end) loads.issue(p.load_bytes, patches + stage * stage_elements, in);
     }
-    add_row<R>(i, taps, row, 0, sum);
+    for (int t = busy ? int(member) : p.tiles; t < p.tiles; t += p.members) {
+      uint32_t ty = t;
+      const int tx = int(p.tiles_x.split(ty)), ox = bx + tx * S::kX, oy = by + int(ty) * S::kY;
+      if (ox >= p.out_w || oy >= p.out_h) continue;
+      const T* from = patch + int(ty) * S::kStepY * row_step + tx * S::kStepX * p.tile.pixel;
+      A sum[S::kY][S::kX][S::kLanes];
+#pragma unroll
+      for (int y = 0; y < S::kY; ++y)
+#pragma unroll
+        for (int x = 0; x < S::kX; ++x)
+#pragma unroll
+          for (int v = 0; v < S::kLanes; ++v) sum[y][x][v] = bias[v];
+#pragma unroll
+      for (int i = 0; i < R::span(S::kY); ++i, from += row_step) {
+        A row[kSpan][S::kLanes];
+#pragma unroll
+        for (int j = 0; j < kSpan; ++j) {
+          const V value = *reinterpret_cast<const V*>(from + j * p.tile.pixel);
+#pragma unroll
+          for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value.at[v]);
+        }
+        add_row<R>(i, taps, row, 0, sum);
+      }
+      T* to = out + (int64_t(oy) * p.out_w + ox) * p.channels;
+#pragma unroll
+      for (int y = 0; y < S::kY; ++y, to += p.out_w * p.channels) {
+        if (oy + y >= p.out_h) break;
+#pragma unroll
+        for (int x = 0; x < S::kX; ++x) {
+          V value;
+#pragma unroll
+          for (int v = 0; v < S::kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
+          if (ox + x < p.out_w) *reinterpret_cast<V*>(to + x * p.channels) = value;
+        }
+      }
+    }
+    if (p.stages == 1) {
+      __syncthreads();
+      if (n + 1 < end) loads.issue(p.load_bytes, patches, in);
+    }
   }
-#pragma unroll
-  for (int y = 0; y < S::kY; ++y)
-#pragma unroll
-    for (int x = 0; x < S::kX; ++x) {
-      if (oy + y >= p.out_h || ox + x >= p.out_w) continue;
-      V value;
-#pragma unroll
-      for (int v = 0; v < S::kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
-      const int64_t pixel = (int64_t(rest) * p.out_h + oy + y) * p.out_w + ox + x;
-      *reinterpret_cast<V*>(p.out + pixel * p.channels + channel) = value;
-    }
 }
 
 template <class T, class R>
@@ -90,22 +122,34 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   using V = Vector<T, S::kLanes>;
   if ((p.x.pad - R::kPhase) % R::kUp != 0 || (p.y.pad - R::kPhase) % R::kUp != 0) return false;
   if (p.channels % S::kLanes != 0 || reinterpret_cast<uintptr_t>(p.in) % sizeof(V) != 0 ||
-      reinterpret_cast<uintptr_t>(p.out) % sizeof(V) != 0 || p.channels >= kMost)
+      reinterpret_cast<uintptr_t>(p.out) % sizeof(V) != 0 || p.channels >= kMost || p.batch >= kMost ||
+      std::max(p.y.in * p.x.in, p.y.out * p.x.out) > kMost / p.channels)
     return false;
-  const int64_t vectors = p.channels / S::kLanes, x = ceil_div(p.x.out, S::kX), y = ceil_div(p.y.out, S::kY);
-  if (x > kMost / y || 2 * vectors > kMost / (x * y) || p.batch > kMost / (2 * vectors * x * y)) return false;
-  const int64_t chunks = ceil_div(vectors, kWarp), chunk = ceil_div(vectors, chunks);
-
+  const int64_t vectors = p.channels / S::kLanes, chunks = ceil_div(vectors, kWarp), chunk = ceil_div(vectors, chunks);
+  const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY), members = kBlock / chunk;
+  const int64_t pixel = chunk * S::kLanes, vector = channel_vector<T>(p.in, p.in, p.channels, pixel);
+  const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, [&](int64_t x, int64_t y) {
+    return PixelsTile((y - 1) * S::kStepY + R::span(S::kY), (x - 1) * S::kStepX + R::span(S::kX), pixel, vector)
+               .elements() * int64_t(sizeof(T)) <= kShared / 2;
+  });
   PixelsOf<T> q{};
+  q.tile = PixelsTile((tiles_y - 1) * S::kStepY + R::span(S::kY), (tiles_x - 1) * S::kStepX + R::span(S::kX), pixel, vector);
   q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
   q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.channels = int(p.channels), q.flipped = p.flipped;
+  q.channels = int(p.channels), q.flipped = p.flipped, q.batch = int(p.batch);
   q.left = int((p.x.pad - R::kPhase) / R::kUp), q.top = int((p.y.pad - R::kPhase) / R::kUp);
-  q.threads = uint32_t(p.batch * chunks * chunk * x * y);
+  q.members = int(members), q.tiles = int(tiles_x * tiles_y), q.load_bytes = int(vector * sizeof(T));
+  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
+  if (blocks_x * blocks_y > kMost / chunks) return false;
+  q.images_a_split = images_a_split(p.batch, chunks * blocks_x * blocks_y);
+  const int64_t stage = round_up(q.tile.elements(), kAccess) * int64_t(sizeof(T));
+  q.stages = q.images_a_split > 1 && allow_shared(pixels<T, R>, 2 * stage) ? 2 : 1;
+  if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;
   q.chunk = Divider<uint32_t>(chunk), q.chunks = Divider<uint32_t>(chunks);
-  q.tiles_x = Divider<uint32_t>(x), q.tiles_y = Divider<uint32_t>(y);
-  pixels<T, R><<<blocks(q.threads, kBlock), kBlock, 0, stream>>>(q);
+  q.blocks_x = Divider<uint32_t>(blocks_x), q.tiles_x = Divider<uint32_t>(tiles_x);
+  const dim3 grid(unsigned(chunks * blocks_x * blocks_y), unsigned(ceil_div(p.batch, q.images_a_split)));
+  pixels<T, R><<<grid, kBlock, q.stages * stage, stream>>>(q);
   return true;
 }
 

@@ -8,17 +8,18 @@ namespace customops::cuda::depthwise {
 namespace {
 
 constexpr int kBlock = 128;
-constexpr int64_t kShared = 40 << 10;  // so that five blocks fit into a multiprocessor of sm_80 or newer
+constexpr int64_t kShared = 24 << 10;  // an image's part; the next one's is on its way meanwhile
 
 template <class T, class R>
 struct Tile {
-  static constexpr int kX = std::max<int>(kAccess / sizeof(T) / R::kDown, 1), kY = R::kUp == 2 ? 8 : 7;
+  static constexpr int kX = sizeof(T) == 2 && R::kUp == 2 ? 8 : (sizeof(T) == 4 && R::kDown == 2 ? 2 : 4);
+  static constexpr int kY = R::kUp == 1 ? 7 : 32 / kX;
   static constexpr int kStep = kX * R::kDown / R::kUp;                            // pixels to the next thread
   static constexpr int kVector = std::min<int>(kAccess / sizeof(T), kStep);       // read at once
   static constexpr int kLead = (R::kSame - R::kPhase) / R::kUp;                   // pixels before the first output
   static constexpr int kShift = kLead ? 4 - kLead : 0;                            // so that images start at a vector
   static constexpr int kRow = (kShift + R::span(kX) + kVector - 1) / kVector * kVector;
-  static constexpr int kTaps = R::kTaps * R::kTaps, kTapPitch = (kTaps + 3) / 4 * 4;
+  static constexpr int kTaps = R::kTaps * R::kTaps;
 };
 
 template <class T>
@@ -26,153 +27,166 @@ struct PlanesOf {
   const T *in, *weight, *bias;
   T* out;
   int in_w, in_h, out_w, out_h, left, top;  // left, top: pixels of the patch before the first pixel
-  int pitch, columns, staged_pitch, planes, all_planes, vector, lanes_log, out_vector, out_lanes_log;
+  int pitch, rows, columns, planes, channels, batch, images_a_split, patch_bytes, load_bytes, store_bytes;
   bool flipped, whole;  // whole: every vector of outputs is aligned, and not cut by the right edge
-  int tap_bytes, bytes;
-  Divider<uint32_t> blocks_x, blocks_y, tiles_x, tiles_y, rows, channels;  // rows of the patch
+  Divider<uint32_t> blocks_x, blocks_y, tiles_x, tiles_y;
 };
 
 template <class T, class R>
-__global__ void __launch_bounds__(kBlock) planes(const __grid_constant__ PlanesOf<T> p) {
+__global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ PlanesOf<T> p) {
   using S = Tile<T, R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
-  A* const shared_taps = reinterpret_cast<A*>(shared);
-  T* const patch = reinterpret_cast<T*>(shared + p.tap_bytes);
-  clear(patch, p.bytes - p.tap_bytes);
+  clear(shared, 2 * p.patch_bytes);
   uint32_t group = blockIdx.x;
   const int bx = int(p.blocks_x.split(group)) * int(p.tiles_x.divisor) * S::kX;
   const int by = int(p.blocks_y.split(group)) * int(p.tiles_y.divisor) * S::kY;
-  const int first = int(group) * p.planes, count = min(p.planes, p.all_planes - first);
-  for (int i = threadIdx.x; i < count * S::kTaps; i += kBlock) {
-    const int plane = i / S::kTaps, k = i % S::kTaps;
-    uint32_t rest = first + plane;
-    const int channel = int(p.channels.split(rest));
-    shared_taps[plane * S::kTapPitch + k] =
-        widen(p.weight[int64_t(channel) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]);
-  }
-  __syncthreads();
-  const Patch<T> to{patch, p.pitch, by / R::kUp * R::kDown - p.top, bx / R::kUp * R::kDown - p.left, p.columns, p.rows};
-  const int64_t in_plane = int64_t(p.in_h) * p.in_w, out_plane = int64_t(p.out_h) * p.out_w;
-  load_patch(to, p.in + first * in_plane, count, in_plane, p.in_h, p.in_w, p.vector, p.lanes_log);
-  wait_copies();
-  __syncthreads();
+  const int channel = int(group) * p.planes, count = min(p.planes, p.channels - channel);
+  const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
+  uint32_t rest = threadIdx.x;
+  const int tx = int(p.tiles_x.split(rest)), ty = int(p.tiles_y.split(rest)), plane = int(rest);
+  const bool busy = plane < count;
 
-  uint32_t plane = threadIdx.x;
-  const int tx = int(p.tiles_x.split(plane)), ty = int(p.tiles_y.split(plane));
-  const bool busy = int(plane) < count;
-  A sum[S::kY][S::kX][1] = {};
-  if (busy) {
-    A taps[S::kTaps][1];
+  A taps[S::kTaps][1];
 #pragma unroll
-    for (int k = 0; k < S::kTaps; ++k) taps[k][0] = shared_taps[plane * S::kTapPitch + k];
-    uint32_t rest = first + plane;
-    const A bias = p.bias ? widen(p.bias[p.channels.split(rest)]) : A(0);
+  for (int k = 0; k < S::kTaps; ++k)
+    taps[k][0] =
+        busy ? widen(p.weight[int64_t(channel + plane) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]) : A(0);
+  const A bias = busy && p.bias ? widen(p.bias[channel + plane]) : A(0);
+
+  const PlanesPlace place(by / R::kUp * R::kDown - p.top, bx / R::kUp * R::kDown - p.left, p.rows, p.columns, p.pitch,
+                          p.in_h, p.in_w, p.load_bytes / int(sizeof(T)));
+  const Loads<8, PlanesPlace> loads(place, place.all(count));
+  const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_plane = int64_t(p.out_h) * p.out_w;
+  const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
+  T* out = p.out + (int64_t(begin) * p.channels + channel) * out_plane + int64_t(by) * p.out_w;
+  const int window = (plane * p.rows + ty * (S::kY * R::kDown / R::kUp)) * p.pitch + tx * S::kStep;
+  const int ox = tx * S::kX, oy = ty * S::kY;  // within the block
+  const int out_rows = min(int(p.tiles_y.divisor) * S::kY, p.out_h - by), out_columns = p.out_w - bx;
+
+  __syncthreads();
+  if (begin < end) loads.issue(p.load_bytes, reinterpret_cast<T*>(shared), in);
+  for (int n = begin, stage = 0; n < end; ++n, stage ^= 1) {
+    wait_copies();
+    __syncthreads();
+    T* const patch = reinterpret_cast<T*>(shared + stage * p.patch_bytes);
+    in += in_image;
+    if (n + 1 < end) loads.issue(p.load_bytes, reinterpret_cast<T*>(shared + (stage ^ 1) * p.patch_bytes), in);
+    A sum[S::kY][S::kX][1];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y)
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][0] = bias;
-    const T* const window =
-        patch + (int(plane) * int(p.rows.divisor) + ty * (S::kY * R::kDown / R::kUp)) * p.pitch + tx * S::kStep;
+    if (busy) {
 #pragma unroll
-    for (int i = 0; i < R::span(S::kY); ++i) {
-      using V = Vector<T, S::kVector>;
-      const V* const from = reinterpret_cast<const V*>(window + i * p.pitch);
-      A row[S::kRow][1];
+      for (int i = 0; i < R::span(S::kY); ++i) {
+        using V = Vector<T, S::kVector>;
+        const V* const from = reinterpret_cast<const V*>(patch + window + i * p.pitch);
+        A row[S::kRow][1];
 #pragma unroll
-      for (int j = 0; j < S::kRow / S::kVector; ++j) {
-        const V vector = from[j];
+        for (int j = 0; j < S::kRow / S::kVector; ++j) {
+          const V vector = from[j];
 #pragma unroll
-        for (int v = 0; v < S::kVector; ++v) row[j * S::kVector + v][0] = widen(vector.at[v]);
+          for (int v = 0; v < S::kVector; ++v) row[j * S::kVector + v][0] = widen(vector.at[v]);
+        }
+        add_row<R>(i, taps, row, S::kShift, sum);
       }
-      add_row<R>(i, taps, row, S::kShift, sum);
     }
-  }
-
-  T* const out = p.out + first * out_plane;
-  using V = Vector<T, S::kX>;
-  if (!p.whole) __syncthreads();  // the results take the place of the patch, so that rows are written as a whole
-  if (busy) {
-    const int ox = bx + tx * S::kX, oy = by + ty * S::kY;
+    using V = Vector<T, S::kX>;
+    if (p.store_bytes == 0) {  // straight to memory
+      if (busy && ox < out_columns) {
+        T* const to = out + plane * out_plane + int64_t(oy) * p.out_w + bx + ox;
 #pragma unroll
-    for (int y = 0; y < S::kY; ++y) {
-      V vector;
+        for (int y = 0; y < S::kY; ++y) {
+          if (oy + y >= out_rows) break;
+          V vector;
 #pragma unroll
-      for (int x = 0; x < S::kX; ++x) vector.at[x] = narrow<T>(sum[y][x][0]);
-      if (!p.whole)
-        *reinterpret_cast<V*>(patch + ((plane * p.tiles_y.divisor + ty) * S::kY + y) * p.staged_pitch + tx * S::kX) =
-            vector;
-      else if (oy + y < p.out_h && ox < p.out_w)
-        *reinterpret_cast<V*>(out + plane * out_plane + int64_t(oy + y) * p.out_w + ox) = vector;
+          for (int x = 0; x < S::kX; ++x) vector.at[x] = narrow<T>(sum[y][x][0]);
+          if (p.whole) {
+            *reinterpret_cast<V*>(to + y * p.out_w) = vector;
+          } else {
+#pragma unroll
+            for (int x = 0; x < S::kX; ++x)
+              if (ox + x < out_columns) to[y * p.out_w + x] = vector.at[x];
+          }
+        }
+      }
+    } else {  // in the order of memory where the patch was, to write whole rows at once
+      __syncthreads();
+      if (busy) {
+        T* const to = patch + (plane * out_rows + oy) * p.out_w + ox;
+        constexpr int kPair = S::kX % 2 == 0 ? 2 : 1;
+#pragma unroll
+        for (int y = 0; y < S::kY; ++y) {
+          if (oy + y >= out_rows) break;
+          if (p.out_w % kPair == 0) {
+#pragma unroll
+            for (int x = 0; x < S::kX; x += kPair) {
+              Vector<T, kPair> pair;
+#pragma unroll
+              for (int v = 0; v < kPair; ++v) pair.at[v] = narrow<T>(sum[y][x + v][0]);
+              if (ox + x < out_columns) *reinterpret_cast<Vector<T, kPair>*>(to + y * p.out_w + x) = pair;
+            }
+          } else {
+#pragma unroll
+            for (int x = 0; x < S::kX; ++x)
+              if (ox + x < out_columns) to[y * p.out_w + x] = narrow<T>(sum[y][x][0]);
+          }
+        }
+      }
+      __syncthreads();
+      store_run(out, patch, count * out_rows * p.out_w, p.store_bytes, threadIdx.x, kBlock);
+      __syncthreads();
     }
+    out += p.channels * out_plane;
   }
-  if (p.whole) return;
-  __syncthreads();
-  const int lane = threadIdx.x & ((1 << p.out_lanes_log) - 1), rows = int(p.tiles_y.divisor) * S::kY;
-  const int width = min(int(p.tiles_x.divisor) * S::kX, p.out_w - bx);
-  const auto store = [&](auto sample) {
-    using W = decltype(sample);
-    constexpr int kWidth = sizeof(W) / sizeof(T);
-    for (int r = threadIdx.x >> p.out_lanes_log; r < count * rows; r += kBlock >> p.out_lanes_log) {
-      const int at = r / rows, y = by + r % rows;
-      if (y >= p.out_h) continue;
-      T* const to_row = out + at * out_plane + int64_t(y) * p.out_w + bx;
-      for (int c = lane * kWidth; c < width; c += kWidth << p.out_lanes_log)
-        *reinterpret_cast<W*>(to_row + c) = *reinterpret_cast<const W*>(patch + r * p.staged_pitch + c);
-    }
-  };
-  if (p.out_vector == 4)
-    store(Vector<T, 4>());
-  else if (p.out_vector == 2)
-    store(Vector<T, 2>());
-  else
-    store(Vector<T, 1>());
 }
 
 template <class T, class R>
 bool launch(const Correlation& p, cudaStream_t stream) {
   using S = Tile<T, R>;
-  using A = acc_t<T>;
   const auto before = [](const Line& a) { return (a.pad - R::kPhase) / R::kUp; };
   if ((p.x.pad - R::kPhase) % R::kUp != 0 || (p.y.pad - R::kPhase) % R::kUp != 0) return false;
-  const int64_t all = p.batch * p.channels;
   const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY);
-  int64_t tiles_x = ceil_div(all_x, ceil_div(all_x, 56)), tiles_y = std::max<int64_t>(kBlock / tiles_x, 1);
+  int64_t tiles_x = ceil_div(all_x, ceil_div(all_x, 64)), tiles_y = std::max<int64_t>(kBlock / tiles_x, 1);
   tiles_y = ceil_div(all_y, ceil_div(all_y, tiles_y));
-  int64_t planes = tiles_x == all_x && tiles_y == all_y ? std::max<int64_t>(kBlock / (tiles_x * tiles_y), 1) : 1;
-
-  int64_t pitch, rows, staged_pitch, tap_bytes, bytes;
-  const auto measure = [&] {
-    pitch = round_up((tiles_x - 1) * S::kStep + S::kRow, kAccess / sizeof(T));
-    rows = (tiles_y - 1) * S::kY * R::kDown / R::kUp + R::span(S::kY);
-    staged_pitch = tiles_x * S::kX;
-    tap_bytes = planes * S::kTapPitch * sizeof(A);
-    bytes = tap_bytes +
-            round_up(planes * std::max(rows * pitch, tiles_y * S::kY * staged_pitch) * sizeof(T), kAccess);
-  };
-  for (measure(); bytes > kShared && planes > 1; measure()) planes = (planes + 1) / 2;
-  for (; bytes > kShared && tiles_y > 1; measure()) tiles_y = (tiles_y + 1) / 2;
-  for (; bytes > kShared && tiles_x > 1; measure()) tiles_x = (tiles_x + 1) / 2;
-  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y), groups = ceil_div(all, planes);
-  if (bytes > 48 << 10 || all >= kMost || groups * blocks_x > kMost / blocks_y) return false;
+  const auto one_plane = [&] { return tiles_x == all_x && tiles_y == all_y; };
+  int64_t planes = one_plane() ? std::clamp<int64_t>(kBlock / (tiles_x * tiles_y), 1, p.channels) : 1;
 
   PlanesOf<T> q{};
+  const auto too_large = [&] {
+    q.pitch = int(round_up((tiles_x - 1) * S::kStep + S::kRow, kAccess / sizeof(T)));
+    q.rows = int((tiles_y - 1) * S::kY * R::kDown / R::kUp + R::span(S::kY));
+    const int64_t staged = tiles_x == all_x ? tiles_y * S::kY * p.x.out : 0;
+    const int64_t bytes = round_up(planes * std::max(int64_t(q.rows) * q.pitch, staged) * sizeof(T), kAccess);
+    q.patch_bytes = int(std::min<int64_t>(bytes, 1 << 30));
+    return bytes > kShared;
+  };
+  while (too_large() && planes > 1) planes = (planes + 1) / 2;
+  while (too_large() && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
+  while (too_large() && tiles_x > 1) tiles_x = (tiles_x + 1) / 2;
+  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
+  const int64_t groups = ceil_div(p.channels, planes), a_batch = groups * blocks_x * blocks_y;
+  if (too_large() || p.batch >= kMost || p.channels >= kMost || blocks_x * blocks_y > kMost / groups ||
+      p.y.in * p.x.in > kMost / planes || !allow_shared(depthwise::planes<T, R>, 2 * q.patch_bytes))
+    return false;
+
   q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
   q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y));
-  q.pitch = int(pitch), q.columns = int((tiles_x - 1) * S::kStep + S::kRow), q.staged_pitch = int(staged_pitch);
-  q.planes = int(planes), q.all_planes = int(all), q.flipped = p.flipped;
-  q.vector = row_vector<T>(p.in, p.x.in, blocks_x > 1 ? std::gcd<int64_t>(q.left, tiles_x * S::kStep) : q.left);
-  q.lanes_log = row_lanes(ceil_div(std::min<int64_t>(q.columns, q.in_w), q.vector));
-  q.out_vector = std::min(row_vector<T>(p.out, p.x.out), S::kX);
-  q.out_lanes_log = row_lanes(ceil_div(std::min<int64_t>(staged_pitch, q.out_w), q.out_vector));
+  q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y)), q.columns = int((tiles_x - 1) * S::kStep + S::kRow);
+  q.planes = int(planes), q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
+  q.images_a_split = images_a_split(p.batch, a_batch);
+  q.load_bytes =
+      int(sizeof(T)) * row_vector<T>(p.in, p.x.in, blocks_x > 1 ? std::gcd<int64_t>(q.left, tiles_x * S::kStep) : q.left);
   q.whole = p.x.out % S::kX == 0 && reinterpret_cast<uintptr_t>(p.out) % (S::kX * sizeof(T)) == 0;
-  q.tap_bytes = int(tap_bytes), q.bytes = int(bytes);
+  q.store_bytes = q.whole || blocks_x > 1
+                      ? 0
+                      : run_bytes<T>(p.out, p.y.out * p.x.out, blocks_y > 1 ? tiles_y * S::kY * p.x.out : 0);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   q.tiles_x = Divider<uint32_t>(tiles_x), q.tiles_y = Divider<uint32_t>(tiles_y);
-  q.rows = Divider<uint32_t>(rows), q.channels = Divider<uint32_t>(p.channels);
-  depthwise::planes<T, R><<<unsigned(groups * blocks_x * blocks_y), kBlock, bytes, stream>>>(q);
+  const dim3 grid(unsigned(a_batch), unsigned(ceil_div(p.batch, q.images_a_split)));
+  depthwise::planes<T, R><<<grid, kBlock, 2 * q.patch_bytes, stream>>>(q);
   return true;
 }
 
