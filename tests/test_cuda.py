@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 from common import DTYPES
+from test_depthwise_conv2d import reference as depthwise_reference
 from test_upfirdn2d import reference
 
 import customops
@@ -17,6 +18,13 @@ def first(y):
     return y[(slice(None),) + (slice(0, 1),) * (y.dim() - 1)]
 
 
+def doubled(x):
+    """By a depthwise kernel, all zeros but for its middle."""
+    x4 = x[(None,) * (4 - x.dim())]
+    weight = torch.nn.functional.pad(x.new_full((x4.shape[1], 1, 1, 1), 2), (1, 1, 1, 1))
+    return customops.depthwise_conv2d(x4, weight, padding=1).view(x.shape)
+
+
 # op -> (function of x and y, the same in plain torch)
 OPS = {
     "add2": (customops.add2, lambda x, y: x + y),
@@ -25,6 +33,7 @@ OPS = {
         lambda x, y: customops.bias_act(x, first(y).flatten(), 0, "lrelu", alpha=0.5, gain=1.0),
         lambda x, y: torch.where(x + first(y) > 0, x + first(y), (x + first(y)) * 0.5),
     ),
+    "depthwise_conv2d": (lambda x, y: doubled(x), lambda x, y: 2 * x),
     "flatten_copy": (lambda x, y: customops.flatten_copy(x), lambda x, y: x.reshape(-1)),
     # Its kernel for any factors; those for the common ones have tests of their own below.
     "upfirdn2d": (
@@ -262,6 +271,32 @@ def test_upfirdn2d_of_more_elements_than_an_int_can_count(up, down, taps, memory
     for index in (0, batch // 2, -1):
         expected = reference(x[index][None], f, up, down, taps // 2 * up, gain=2.0**-6)[0]
         torch.testing.assert_close(out[index].double(), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.huge
+@memory_formats
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1), (7, 1), (4, 3)])
+def test_depthwise_conv2d_of_more_elements_than_an_int_can_count(kernel, stride, memory_format):
+    """Zeros but for three images, so that sums over the batch stay small whole numbers."""
+    shape = (2**31 // (64 * 256**2) + 1, 64, 256, 256)
+    x = torch.empty(shape, device="cuda", dtype=torch.float16, memory_format=memory_format).zero_()
+    weight = torch.randint(-2, 3, (64, 1, kernel, kernel), device="cuda").half()
+    images = (0, shape[0] // 2, shape[0] - 1)
+    for index in images:
+        x[index] = (torch.rand(shape[1:], device="cuda") < 1e-3).half()
+    numbers = (stride, stride, kernel // 2, kernel // 2, 1, 1)
+    out = customops.depthwise_conv2d(x, weight, None, stride, kernel // 2)
+    some = x[list(images)].double().cpu().requires_grad_(), weight.double().cpu().requires_grad_()
+    expected = depthwise_reference(*some, None, stride, kernel // 2)
+    assert torch.equal(out[list(images)].double().cpu(), expected.detach())
+    assert not out[1].any()
+    dx, dw = torch.autograd.grad(expected, some, expected.detach())
+    sizes = (out, weight, *shape[2:], *numbers, memory_format == torch.channels_last)
+    ours = torch.ops.customops._depthwise_conv2d_grad_input(*sizes)
+    assert torch.equal(ours[list(images)].double().cpu(), dx)
+    del ours
+    ours = torch.ops.customops._depthwise_conv2d_grad_weight(out, x, kernel, kernel, *numbers)
+    assert torch.equal(ours, dw.to(ours))
 
 
 def test_nothing_asks_for_a_gpu_before_the_first_use():

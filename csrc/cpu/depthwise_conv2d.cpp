@@ -1,12 +1,12 @@
-// depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and the
-// result is written once; sums stay in registers from the first tap to the last.
+// depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and
+// the result is written once; sums stay in registers from the first tap to the last.
 //
 // Work goes in tiles: a strip of rows of one channel, or in a channels_last image of as many channels as a register has
 // lanes. The strip is copied into a small buffer, widened to the type of the arithmetic, with the zeros of the padding
 // around it, and split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but an
-// offset into the buffer, whatever stride, dilation and padding are, and the neighbour of an output reads the neighbours
-// of what the output reads. That holds across the ends of rows as well: a tile of a contiguous image is one long row,
-// with some columns at the end of each of its rows that nobody asked for.
+// offset into the buffer, whatever stride, dilation and padding are, and the neighbour of an output reads the
+// neighbours of what the output reads. That holds across the ends of rows as well: a tile of a contiguous image is one
+// long row, with some columns at the end of each of its rows that nobody asked for.
 //
 // The gradient of the input is such a sum over the output's gradient, with a stride's phases on the other side. The
 // gradient of the weight multiplies the two tiles, one tap a register; its sums are the same however many threads there
@@ -27,6 +27,7 @@ constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half 
 constexpr int64_t kLanesBytes = 96 << 10;  // of a buffer for a register of channels: it lives in L2
 constexpr int64_t kChannels = 64;          // of a channels_last tile, at most: 4 cache lines
 constexpr int kRegisters = 8;              // sums at a time: enough to hide the latency of a multiply-add
+constexpr int kProducts = 9;               // taps of grad_weight at a time: those of a 3x3 kernel
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
 constexpr int64_t kParts = 64;             // tasks of grad_weight, about
 constexpr int64_t kTilesPerSum = 64;       // of grad_weight, in float32; such sums are added in float64
@@ -51,13 +52,15 @@ struct Line {
   // How many q there are: at all, and for output phase r.
   int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
 
+  // In the order of their shifts, where all are of one phase.
   void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
     const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
     const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
     first = phases.empty() ? shift : std::min(first, shift);
     span = end - first;
     if (p == phases.size()) phases.push_back(phase);
-    taps[r].push_back({index, int64_t(p), shift});
+    const bool before = !taps[r].empty() && shift < taps[r][0].shift;
+    taps[r].insert(before ? taps[r].begin() : taps[r].end(), {index, int64_t(p), shift});
   }
 };
 
@@ -99,23 +102,32 @@ struct Plan {
   int64_t lanes, groups, chunks;         // channels side by side in a buffer; buffers of a tile; tiles for all channels
   int64_t strip, strips;                 // periods of a tile; tiles for all of them
   int64_t rows, pitch;                   // of one phase in the buffer
+  int64_t pixels;                        // of a tile's output
   int64_t taps = 0;                      // in all the terms
   std::vector<std::vector<Term>> terms;  // of each pair of output phases
+  std::vector<int64_t> begins;           // how many terms come before
 
-  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element)
+  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
-    lanes = last ? vector : 1;
+    lanes = last || 2 * channels > vector ? vector : 1;
     groups = last ? std::min(ceil_div(channels, lanes), std::max<int64_t>(kChannels / lanes, 1)) : 1;
     chunks = ceil_div(channels, lanes * groups);
     pitch = x.periods() + x.span;
     const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
-    const int64_t most = std::max((last ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
+    const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
     strips = ceil_div(y.periods(), most);
+    if (lanes > 1 && ring) {  // its size is that of the kernel
+      const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(batch * chunks, 1);
+      strips = std::clamp<int64_t>(wanted, 1, ceil_div(y.periods(), 4 * (y.span + 1)));
+    }
     strip = ceil_div(y.periods(), strips);
+    strips = ceil_div(y.periods(), strip);
     rows = strip + y.span;
+    pixels = strip * y.out_phases * x.to;
     for (const auto& down : y.taps)
       for (const auto& across : x.taps) {
         auto& pair = terms.emplace_back();
+        begins.push_back(taps);
         for (const auto& ty : down)
           for (const auto& tx : across) {
             const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
@@ -125,7 +137,8 @@ struct Plan {
       }
   }
 
-  int64_t work() const { return strip * y.out_phases * x.to * lanes * groups; }  // outputs of a tile
+  int64_t work() const { return pixels * lanes * groups; }                         // outputs of a tile
+  int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
 };
 
 // 64-byte aligned zeros.
@@ -146,9 +159,10 @@ class Source {
   const Plan& plan_;
   const Line &y_, &x_;
   const T* const image_;
-  const int64_t rows_;
+  const int64_t rows_, part_;  // rows of one phase, pixels of one phase of x
   Buffer<A> buffer_, line_;
   std::vector<std::pair<int64_t, int64_t>> columns_;  // of each phase: those within the image
+  std::vector<int64_t> places_;                       // of the image's columns in the buffer, -1 for none
 
  public:
   const int64_t size;  // of one buffer
@@ -159,97 +173,188 @@ class Source {
         x_(x),
         image_(image),
         rows_(rows),
+        part_(int64_t(y.phases.size()) * rows * plan.pitch),
         line_(x.from),
-        size(int64_t(y.phases.size() * x.phases.size()) * rows * plan.pitch * plan.lanes) {
+        places_(x.from + plan.lanes, -1),
+        size(int64_t(x.phases.size()) * part_ * plan.lanes) {
     buffer_ = Buffer<A>(size * plan.groups);
     for (int64_t phase : x.phases) {
       const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
       const int64_t end = std::clamp<int64_t>(ceil_div(x.from - phase, x.in_phases) - x.first, begin, plan.pitch);
+      for (int64_t j = begin; j < end; ++j)
+        places_[(x.first + j) * x.in_phases + phase] = (int64_t(columns_.size()) * part_ + j) * plan.lanes;
       columns_.push_back({begin, end});
     }
   }
 
   A* data() { return buffer_.data(); }
 
-  // Rows from that of period q on, channels from c on.
+  // Where in the buffer a row of a phase begins, and how much further a tap looks.
+  int64_t place(int64_t j, int64_t phase) const { return (phase * rows_ + j % rows_) * plan_.pitch * plan_.lanes; }
+  int64_t column(const Line::Tap& tap) const { return (tap.phase * part_ + tap.shift - x_.first) * plan_.lanes; }
+
+  // The image's row, if there is one, that output rows of period q meet first in a phase.
+  int64_t row(int64_t q, int64_t phase) const { return (y_.first + q) * y_.in_phases + y_.phases[phase]; }
+
+  // Rows [begin, end) of each phase of the tile whose first row is that of period q and whose first channel is c. Row j
+  // takes the place of row j - rows.
   template <class I>
-  void read(I isa, int64_t n, int64_t c, int64_t q) {
-    const int64_t row = x_.from * (plan_.last ? plan_.channels : 1);
-    const T* const plane = image_ + (plan_.last ? n * y_.from * row + c : (n * plan_.channels + c) * y_.from * row);
-    const int64_t groups = std::min(plan_.groups, ceil_div(plan_.channels - c, plan_.lanes));
-    for (size_t py = 0; py < y_.phases.size(); ++py)
-      for (int64_t j = 0; j < rows_; ++j) {
-        const int64_t i = (y_.first + q + j) * y_.in_phases + y_.phases[py];
-        const bool inside = 0 <= i && i < y_.from;
-        if (!inside && plan_.strips == 1) continue;
-        const A* const line = inside ? widened(isa, plane + i * row) : nullptr;
-        for (size_t px = 0; px < x_.phases.size(); ++px) {
-          const auto [begin, end] = columns_[px];
-          A* const to = data() + (((px * y_.phases.size() + py) * rows_ + j) * plan_.pitch + begin) * plan_.lanes;
-          const int64_t from = ((x_.first + begin) * x_.in_phases + x_.phases[px]);
-          if (!inside)
-            for (int64_t g = 0; g < groups; ++g) std::fill_n(to + g * size, (end - begin) * plan_.lanes, A(0));
-          else if (plan_.last)
-            read_lanes(isa, plane + i * row + from * plan_.channels, c, end - begin, groups, to);
-          else
-            copy(line + from, end - begin, to);
-        }
+  void read(I isa, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j)
+      for (size_t py = 0; py < y_.phases.size(); ++py) {
+        const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
+        if (i < 0 || i >= y_.from)
+          clear(c, at);
+        else if (plan_.last)
+          read_pixels(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
+        else if (plan_.lanes == 1)
+          read_row(isa, image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from, at);
+        else
+          read_planes(isa, n, c, i, at);
       }
   }
 
  private:
+  void clear(int64_t c, int64_t at) {
+    if (plan_.strips == 1 || rows_ < plan_.strip) return;  // in a ring, rows outside of the image are not used
+    for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
+      for (size_t px = 0; px < x_.phases.size(); ++px)
+        std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, A(0));
+  }
+
+  // A row of one channel.
   template <class I>
-  const A* widened(I isa, const T* row) {
-    if constexpr (std::is_same_v<T, A>) return row;
-    else {
-      if (!plan_.last) widen(isa, row, line_.data(), x_.from);
-      return line_.data();
+  void read_row(I isa, const T* row, int64_t at) {
+    const A* line;
+    if constexpr (std::is_same_v<T, A>) {
+      line = row;
+    } else {
+      widen(isa, row, line_.data(), x_.from);
+      line = line_.data();
+    }
+    for (size_t px = 0; px < x_.phases.size(); ++px) {
+      const auto [begin, end] = columns_[px];
+      const A* const in = line + (x_.first + begin) * x_.in_phases + x_.phases[px];
+      A* __restrict const out = data() + px * part_ + at + begin;
+      if (x_.in_phases == 1)
+        std::memcpy(out, in, (end - begin) * sizeof(A));
+      else if (x_.in_phases == 2)  // shuffles
+        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[2 * i];
+      else
+        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[x_.in_phases * i];
     }
   }
 
-  void copy(const A* in, int64_t n, A* __restrict out) {
-    if (x_.in_phases == 1) std::memcpy(out, in, n * sizeof(A));
-    else if (x_.in_phases == 2)
-      for (int64_t i = 0; i < n; ++i) out[i] = in[2 * i];
-    else
-      for (int64_t i = 0; i < n; ++i) out[i] = in[x_.in_phases * i];
-  }
-
+  // A row of pixels, whose channels lie side by side.
   template <class I>
-  void read_lanes(I isa, const T* in, int64_t c, int64_t n, int64_t groups, A* out) {
-    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
-    const int64_t full = std::min(groups, (plan_.channels - c) / kLanes), rest = plan_.channels - c - full * kLanes;
-    for (int64_t i = 0; i < n; ++i, in += x_.in_phases * plan_.channels, out += kLanes) {
-      for (int64_t g = 0; g < full; ++g) load<I>(isa, in + g * kLanes, kLanes, out + g * size);
-      if (full < groups) load(isa, in + full * kLanes, rest, out + full * size);
+  void read_pixels(I, const T* row, int64_t c, int64_t at) {
+    using V = Vec<I::value, A>;
+    const int64_t full = (plan_.end(c) - c) / V::kLanes, rest = (plan_.end(c) - c) % V::kLanes;
+    const int64_t step = x_.in_phases * plan_.channels, next = size;
+    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
+    for (size_t px = 0; px < x_.phases.size(); ++px) {
+      const auto [begin, end] = columns_[px];
+      const T* in = row + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.channels + c;
+      A *out = data() + (px * part_ + at + begin) * V::kLanes, *const stop = out + (end - begin) * V::kLanes;
+      for (; out < stop; in += step, out += V::kLanes) {
+        V v;
+        const T* from = in;
+        A* to = out;
+        for (int64_t g = 0; g < full; ++g, from += V::kLanes, to += next) {
+          if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
+          v.load(from);
+          v.store(to);
+        }
+        if (rest > 0) {
+          load_part(v, from, rest);
+          v.store(to);
+        }
+      }
     }
   }
 
+  // The same row of as many channels as a register has lanes: turned, so that a pixel's channels lie side by side.
   template <class I>
-  static void load(I isa, const T* in, int64_t n, A* out) {
-    if constexpr (std::is_same_v<T, A>) std::memcpy(out, in, n * sizeof(A));
-    else widen(isa, in, out, n);
+  void read_planes(I, int64_t n, int64_t c, int64_t i, int64_t at) {
+    using V = Vec<I::value, A>;
+    const int64_t plane = y_.from * x_.from, count = plan_.end(c) - c;
+    const int64_t first = (n * plan_.channels + c) * plane + i * x_.from, all = plan_.batch * plan_.channels * plane;
+    A* const out = data() + at * V::kLanes;
+    for (int64_t x = 0; x < x_.from; x += V::kLanes) {
+      V v[V::kLanes];
+#pragma GCC unroll 16
+      for (int l = 0; l < V::kLanes; ++l) {  // what goes beyond the row is not used
+        const int64_t offset = first + std::min<int64_t>(l, count - 1) * plane + x;
+        if (offset + V::kLanes <= all)
+          v[l].load(image_ + offset);
+        else
+          load_part(v[l], image_ + offset, std::min<int64_t>(all - offset, V::kLanes));
+      }
+      transpose(v);
+      const int64_t* const to = places_.data() + x;
+#pragma GCC unroll 16
+      for (int p = 0; p < V::kLanes; ++p)
+        if (to[p] >= 0) v[p].store(out + to[p]);
+    }
   }
 };
 
-// Registers of outputs, side by side: bias + sum of weight * buffer.
-template <bool kLast, class V, int kCount, class A>
-void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias, V (&out)[kCount]) {
-  constexpr int64_t kStep = kLast ? V::kLanes : 1;
+// A row of a buffer, and the weights of the taps that meet it.
+template <class A>
+struct Row {
+  const A *from, *weight;
+};
+
+// Registers of outputs, side by side: bias + sum of weight * buffer. Here a register holds the channels of a pixel,
+template <class V, int kCount, class A>
+void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t taps, int64_t at, const A* bias,
+              V (&out)[kCount]) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i)
-    if (kLast)
-      out[i].load(bias);
-    else
-      out[i].set(*bias);
-  const Plan::Term* term = terms.data();
-  for (const auto* const end = term + terms.size(); term != end; ++term, weight += kStep) {
-    V factor;
-    if (kLast)
+  for (int i = 0; i < kCount; ++i) out[i].load(bias);
+  for (; row != end; ++row) {
+    const A *weight = row->weight, *const line = row->from + at;
+    for (int64_t t = 0; t < taps; ++t, weight += V::kLanes) {
+      V factor;
       factor.load(weight);
-    else
-      factor.set(*weight);
-    const A* const from = buffer + term->offset * kStep;
+      const A* const from = line + columns[t];
+#pragma GCC unroll 16
+      for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
+    }
+  }
+}
+
+// The same for kTaps taps side by side: each register of the row is loaded once for all of them.
+template <int kTaps, class V, int kCount, class A>
+void add_neighbours(const Row<A>* row, const Row<A>* end, int64_t at, const A* bias, V (&out)[kCount]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) out[i].load(bias);
+  for (; row != end; ++row) {
+    const A* const line = row->from + at;
+    V factor[kTaps];
+#pragma GCC unroll 16
+    for (int t = 0; t < kTaps; ++t) factor[t].load(row->weight + t * V::kLanes);
+#pragma GCC unroll 16
+    for (int p = 0; p < kCount + kTaps - 1; ++p) {
+      V v;
+      v.load(line + p * V::kLanes);
+#pragma GCC unroll 16
+      for (int t = 0; t < kTaps; ++t)
+        if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
+    }
+  }
+}
+
+// and here pixels of a channel.
+template <class V, int kCount, class A>
+void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
+               V (&out)[kCount]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) out[i].set(*bias);
+  const Plan::Term* term = terms.data();
+  for (const auto* const end = term + terms.size(); term != end; ++term, ++weight) {
+    V factor;
+    factor.set(*weight);
+    const A* const from = buffer + term->offset;
 #pragma GCC unroll 16
     for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
   }
@@ -265,6 +370,8 @@ class Convolution {
   T* const image_;
   Source<T> source_;
   Buffer<A> result_, line_;
+  std::vector<Row<A>> rows_;                   // that meet a row of the output
+  std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
 
  public:
   // weight and bias: [register of channels][term, if any][lane].
@@ -273,96 +380,148 @@ class Convolution {
         weight_(weight),
         bias_(bias),
         image_(to),
-        source_(plan, plan.y, plan.x, plan.rows, from),
-        result_(plan.last ? 0 : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
-        line_(plan.x.to) {}
+        source_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, from),
+        result_(plan.lanes > 1 ? (plan.x.to + plan.lanes) * plan.lanes
+                               : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
+        line_(plan.x.to),
+        columns_(plan.x.taps.size()) {
+    size_t most = 0;
+    for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
+    rows_.resize(most);
+    for (size_t r = 0; r < columns_.size(); ++r)
+      for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(source_.column(tap));
+  }
 
   template <class I>
   void run(I isa, int64_t item) {
     const int64_t q = item % plan_.strips * plan_.strip, n = item / plan_.strips / plan_.chunks;
-    const int64_t first = item / plan_.strips % plan_.chunks * plan_.groups * plan_.lanes;
-    const int64_t end = std::min(first + plan_.groups * plan_.lanes, plan_.channels);
-    source_.read(isa, n, first, q);
-    const A* buffer = source_.data();
-    const A* weight = weight_ + first * plan_.taps;
-    for (int64_t c = first; c < end; c += plan_.lanes, buffer += source_.size)
-      for (int64_t ry = 0; ry < int64_t(plan_.y.taps.size()); ++ry) {
-        const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q), y = q * plan_.y.out_phases + ry;
-        const auto* terms = &plan_.terms[ry * plan_.x.taps.size()];
-        if (plan_.last)
-          weight = lanes(isa, buffer, terms, weight, n, c, y, rows);
-        else
-          weight = plane(isa, buffer, terms, weight, n, c, y, rows);
-      }
-  }
-
- private:
-  // A register holds the channels of one pixel.
-  template <class I>
-  const A* lanes(I isa, const A* buffer, const std::vector<Plan::Term>* terms, const A* weight, int64_t n, int64_t c,
-                 int64_t y, int64_t rows) {
-    using V = Vec<I::value, A>;
-    const Line& x = plan_.x;
-    const int64_t count = std::min<int64_t>(V::kLanes, plan_.channels - c), step = x.out_phases * plan_.channels;
-    for (size_t r = 0; r < x.taps.size(); weight += terms[r++].size() * V::kLanes)
-      for (int64_t row = 0; row < rows; ++row) {
-        const A* from = buffer + row * plan_.pitch * V::kLanes;
-        T* to = image_ + ((n * plan_.y.to + y + row * plan_.y.out_phases) * x.to + r) * plan_.channels + c;
-        for (int64_t left = x.periods(r); left > 0;) {
-          const int64_t pixels = std::min<int64_t>(left, kRegisters);
-          with_constant<kRegisters>(pixels, [&](auto constant) {
-            constexpr int kCount = constant;
-            V out[kCount];
-            add_terms<true>(from, terms[r], weight, bias_ + c, out);
-            for (int i = 0; i < kCount; ++i, to += step) store(isa, out[i], count, to);
-          });
-          left -= pixels;
-          from += pixels * V::kLanes;
-        }
-      }
-    return weight;
-  }
-
-  template <class I, class V>
-  static void store(I isa, const V& from, int64_t n, T* to) {
-    if constexpr (kWide) {
-      if (n == V::kLanes)
-        from.store(to);
-      else
-        from.store(to, n);
-    } else {
-      A wide[V::kLanes];
-      from.store(wide);
-      if (n == V::kLanes)
-        narrow(isa, wide, to, V::kLanes);
-      else
-        narrow(isa, wide, to, n);
+    const int64_t c = item / plan_.strips % plan_.chunks * plan_.groups * plan_.lanes;
+    const int64_t phases = plan_.y.taps.size(), rows = std::min(plan_.strip, plan_.y.periods() - q);
+    if (plan_.lanes == 1) {
+      source_.read(isa, n, c, q, 0, plan_.rows);
+      for (int64_t r = 0; r < phases; ++r) write_plane(isa, n, c, q, r);
+      return;
+    }
+    for (int64_t j = 0; j < rows; ++j) {  // what is read is used while it is in the L1 cache
+      source_.read(isa, n, c, q, j == 0 ? 0 : j + plan_.y.span, j + plan_.y.span + 1);
+      for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
+        for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
+          write_row(isa, source_.data() + g * source_.size, n, c + g * plan_.lanes, q + j, q, r);
     }
   }
 
-  // A register holds neighbours in a row, or beyond its end those in the next one.
+ private:
+  // A row of outputs, that of phase ry in period q of a tile that begins with period q0; a register for the channels of
+  // each.
   template <class I>
-  const A* plane(I isa, const A* buffer, const std::vector<Plan::Term>* terms, const A* weight, int64_t n, int64_t c,
-                 int64_t y, int64_t rows) {
+  void write_row(I, const A* buffer, int64_t n, int64_t c, int64_t q, int64_t q0, int64_t ry) {
+    using V = Vec<I::value, A>;
+    const Line &x = plan_.x, &y = plan_.y;
+    const int64_t count = std::min<int64_t>(V::kLanes, plan_.channels - c), oy = q * y.out_phases + ry;
+    T* const row = image_ + (n * y.to + oy) * x.to * plan_.channels + c;  // of a channels_last image
+    for (size_t rx = 0; rx < x.taps.size(); ++rx) {
+      const int64_t pair = ry * x.taps.size() + rx, taps = x.taps[rx].size();
+      const A* weight = weight_ + c * plan_.taps + plan_.begins[pair] * V::kLanes;
+      Row<A>* end = rows_.data();
+      for (const auto& tap : y.taps[ry]) {
+        const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
+        if (0 <= i && i < y.from) *end++ = {buffer + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
+        weight += taps * V::kLanes;
+      }
+      const auto write = [&](auto* to, int64_t pixel, int64_t lanes) {
+        add_up<V>(end, columns_[rx], bias_ + c, x.periods(rx), to + rx * pixel, x.out_phases * pixel, lanes);
+      };
+      if constexpr (kWide)
+        write(plan_.last ? row : result_.data(), plan_.last ? plan_.channels : V::kLanes,
+              plan_.last ? count : V::kLanes);
+      else if (plan_.last)
+        write(row, plan_.channels, count);
+      else
+        write(result_.data(), V::kLanes, V::kLanes);
+    }
+    if (!plan_.last) write_planes<V>(n, c, oy);
+  }
+
+  template <class V, class O>
+  void add_up(const Row<A>* end, const std::vector<int64_t>& columns, const A* bias, int64_t pixels, O* to,
+              int64_t step, int64_t lanes) {
+    const Row<A>* const rows = rows_.data();
+    const int64_t taps = columns.size();
+    const int64_t neighbours = taps > 1 && columns[taps - 1] - columns[0] == (taps - 1) * V::kLanes ? taps : 0;
+    int64_t at = 0;
+    for (int64_t blocks = ceil_div(pixels, kRegisters); blocks > 0; --blocks) {
+      const int64_t block = ceil_div(pixels, blocks);
+      with_constant<kRegisters>(block, [&](auto constant) {
+        constexpr int kCount = constant;
+        V out[kCount];
+        switch (neighbours) {
+          case 3: add_neighbours<3>(rows, end, at + columns[0], bias, out); break;
+          case 5: add_neighbours<5>(rows, end, at + columns[0], bias, out); break;
+          case 7: add_neighbours<7>(rows, end, at + columns[0], bias, out); break;
+          default: add_rows(rows, end, columns.data(), columns.size(), at, bias, out);
+        }
+        for (int i = 0; i < kCount; ++i, to += step)
+          if (lanes == V::kLanes)
+            out[i].store(to);
+          else
+            store_part(out[i], to, lanes);
+      });
+      pixels -= block;
+      at += block * V::kLanes;
+    }
+  }
+
+  // A row of result_ goes to the planes of its channels. What a register has beyond the row is overwritten by the next
+  // row, and not written where that belongs to another tile.
+  template <class V>
+  void write_planes(int64_t n, int64_t c, int64_t y) {
+    const int64_t width = plan_.x.to, plane = plan_.y.to * width, tile = plan_.strip * plan_.y.out_phases;
+    const int64_t end = std::min((y / tile + 1) * tile, plan_.y.to) * width,
+                  count = std::min<int64_t>(V::kLanes, plan_.channels - c);
+    T* const to = image_ + (n * plan_.channels + c) * plane;
+    for (int64_t x = 0; x < width; x += V::kLanes) {
+      V v[V::kLanes];
+#pragma GCC unroll 16
+      for (int p = 0; p < V::kLanes; ++p) v[p].load(result_.data() + (x + p) * V::kLanes);
+      transpose(v);
+      const int64_t at = y * width + x;
+      if (at + V::kLanes <= end && count == V::kLanes) {
+#pragma GCC unroll 16
+        for (int l = 0; l < V::kLanes; ++l) v[l].store(to + l * plane + at);
+      } else {
+        A rest[V::kLanes][V::kLanes];
+        for (int l = 0; l < V::kLanes; ++l) v[l].store(rest[l]);
+        for (int l = 0; l < count; ++l)
+          for (int64_t i = 0; i < std::min<int64_t>(V::kLanes, width - x); ++i) to[l * plane + at + i] = T(rest[l][i]);
+      }
+    }
+  }
+
+  // Output rows of phase ry of one channel. A register holds neighbours in a row, or beyond its end those in the next.
+  template <class I>
+  void write_plane(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
     using V = Vec<I::value, A>;
     const Line& x = plan_.x;
-    T* const to = image_ + ((n * plan_.channels + c) * plan_.y.to + y) * x.to;
+    const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q);
+    T* const to = image_ + ((n * plan_.channels + c) * plan_.y.to + q * plan_.y.out_phases + ry) * x.to;
     const bool direct = kWide && x.out_phases == 1 && x.to >= 4 * V::kLanes;
-    for (size_t r = 0; r < x.taps.size(); weight += terms[r++].size()) {
-      const int64_t runs = direct ? rows : 1, length = x.periods(r) + (direct ? 0 : (rows - 1) * plan_.pitch);
+    for (size_t rx = 0; rx < x.taps.size(); ++rx) {
+      const int64_t pair = ry * x.taps.size() + rx;
+      const A* const weight = weight_ + c * plan_.taps + plan_.begins[pair];
+      const int64_t runs = direct ? rows : 1, length = x.periods(rx) + (direct ? 0 : (rows - 1) * plan_.pitch);
       for (int64_t run = 0; run < runs; ++run) {
-        const A* from = buffer + run * plan_.pitch;
+        const A* from = source_.data() + run * plan_.pitch;
         A* out = direct ? reinterpret_cast<A*>(to + run * plan_.y.out_phases * x.to)
-                        : result_.data() + r * plan_.strip * plan_.pitch;
+                        : result_.data() + rx * plan_.strip * plan_.pitch;
         for (int64_t left = length; left > 0; left -= kRegisters * V::kLanes) {
           with_constant<kRegisters>(std::min<int64_t>(ceil_div(left, V::kLanes), kRegisters), [&](auto constant) {
             constexpr int kCount = constant;
             V sums[kCount];
-            add_terms<false>(from, terms[r], weight, bias_ + c, sums);
+            add_terms(from, plan_.terms[pair], weight, bias_ + c, sums);
             for (int i = 0; i + 1 < kCount; ++i) sums[i].store(out + i * V::kLanes);
             const int64_t rest = left - (kCount - 1) * V::kLanes;
             if (direct && rest < V::kLanes)
-              sums[kCount - 1].store(out + (kCount - 1) * V::kLanes, rest);
+              store_part(sums[kCount - 1], out + (kCount - 1) * V::kLanes, rest);
             else
               sums[kCount - 1].store(out + (kCount - 1) * V::kLanes);
           });
@@ -372,22 +531,20 @@ class Convolution {
       }
     }
     if (!direct)
-      for (int64_t row = 0; row < rows; ++row)
-        write_row(isa, result_.data() + row * plan_.pitch, to + row * plan_.y.out_phases * x.to);
-    return weight;
+      for (int64_t j = 0; j < rows; ++j)
+        weave(isa, result_.data() + j * plan_.pitch, to + j * plan_.y.out_phases * x.to);
   }
 
+  // A row of each phase makes a row of the image.
   template <class I>
-  void write_row(I isa, const A* from, T* to) {
+  void weave(I isa, const A* from, T* to) {
     const Line& x = plan_.x;
     if (x.out_phases > 1) {
-      const int64_t size = plan_.strip * plan_.pitch;
+      const int64_t size = plan_.strip * plan_.pitch, pairs = x.taps.size() == 2 ? x.periods(1) : 0;
       A* __restrict const line = line_.data();
-      if (x.taps.size() == 2)  // shuffles
-        for (int64_t q = 0; q < x.periods(1); ++q) line[2 * q] = from[q], line[2 * q + 1] = from[size + q];
+      for (int64_t q = 0; q < pairs; ++q) line[2 * q] = from[q], line[2 * q + 1] = from[size + q];  // shuffles
       for (size_t r = 0; r < x.taps.size(); ++r)
-        for (int64_t q = x.taps.size() == 2 ? x.periods(1) : 0; q < x.periods(r); ++q)
-          line[q * x.out_phases + r] = from[r * size + q];
+        for (int64_t q = pairs; q < x.periods(r); ++q) line[q * x.out_phases + r] = from[r * size + q];
       from = line;
     }
     if constexpr (kWide)
@@ -414,7 +571,7 @@ void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tens
   dispatch(from.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const Plan plan(p, y, x, vector_lanes<A>(), sizeof(A));
+    const Plan plan(p, y, x, vector_lanes<A>(), sizeof(A), true);
     const auto weight = in_order_of_terms(plan, p.weight.const_data_ptr<T>(), p.y.taps * p.x.taps);
     std::vector<A> bias(plan.channels + plan.lanes);
     if (p.bias) std::copy_n(p.bias->const_data_ptr<T>(), plan.channels, bias.begin());
@@ -481,22 +638,22 @@ class Correlation {
   void run(I isa, int64_t item) {
     using V = Vec<I::value, A>;
     const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
-    const int64_t end = std::min(first + plan_.groups * plan_.lanes, plan_.channels), size = plan_.taps * V::kLanes;
+    const int64_t end = plan_.end(first), size = plan_.taps * V::kLanes;
     const Plan::Term* const terms = plan_.terms[0].data();
     std::fill_n(registers_.data(), plan_.groups * size, A(0));
     for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
       const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
       int64_t rows = std::min(plan_.strip, plan_.y.to - q), length = plan_.x.to;
-      image_.read(isa, n, first, q);
-      grad_.read(isa, n, first, q);
-      if (!plan_.last) {  // one long row: between the rows of grad there are zeros
+      image_.read(isa, n, first, q, 0, plan_.rows);
+      grad_.read(isa, n, first, q, 0, plan_.strip);
+      if (plan_.lanes == 1) {  // one long row: between the rows of grad there are zeros
         length = ceil_div((rows - 1) * plan_.pitch + length, V::kLanes);
         rows = 1;
       }
       for (int64_t c = first, g = 0; c < end; c += plan_.lanes, ++g)
-        for (int64_t t = 0, blocks = ceil_div(plan_.taps, kRegisters); blocks > 0; --blocks) {
+        for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
           const int64_t count = ceil_div(plan_.taps - t, blocks);
-          with_constant<kRegisters>(count, [&](auto constant) {
+          with_constant<kProducts>(count, [&](auto constant) {
             add_products<V, constant>(grad_.data() + g * grad_.size, image_.data() + g * image_.size, terms + t,
                                       plan_.lanes, rows, length, plan_.pitch * plan_.lanes,
                                       registers_.data() + g * size + t * V::kLanes);
@@ -508,7 +665,7 @@ class Correlation {
     for (int64_t c = first; c < end; c += plan_.lanes)
       for (int64_t t = 0; t < plan_.taps; ++t, from += V::kLanes) {
         double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + terms[t].tap;
-        if (plan_.last) {
+        if (plan_.lanes > 1) {
           for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l) to[l * plan_.taps] = from[l];
         } else {
           *to = 0;
@@ -522,7 +679,7 @@ void correlate(const DepthwiseConv2d& p) {
   dispatch(p.weight.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A));
+    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A), false);
     const int64_t tiles = plan.batch * plan.strips;
     const int64_t each = std::clamp<int64_t>(tiles * plan.chunks / kParts, 1, std::min(tiles, kTilesPerSum));
     const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.taps;
@@ -550,8 +707,8 @@ void correlate(const DepthwiseConv2d& p) {
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, int64_t stride_h,
                         int64_t stride_w, int64_t pad_top, int64_t pad_bottom, int64_t pad_left, int64_t pad_right,
                         int64_t dilation_h, int64_t dilation_w) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom,
-                                                     pad_left, pad_right, dilation_h, dilation_w);
+  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left,
+                                                     pad_right, dilation_h, dilation_w);
   if (p.out.numel() > 0) convolve(p, forward_line(p.y), forward_line(p.x), p.in, p.out);
   return p.out;
 }

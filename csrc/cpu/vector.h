@@ -11,7 +11,7 @@
 
 namespace customops::cpu {
 
-// Without vector instructions, or with those of the baseline: as many lanes as an SSE register has.
+// What a machine has without being asked. zip: lo = a0 b0 a1 b1 ..., and hi continues it.
 template <Capability c, class A>
 struct Vec {
   static constexpr int kLanes = 16 / sizeof(A);
@@ -21,12 +21,30 @@ struct Vec {
   void set(A x) { v = Register{} + x; }
   void load(const A* p) { std::memcpy(&v, p, sizeof v); }
   void store(A* p) const { std::memcpy(p, &v, sizeof v); }
-  void store(A* p, int64_t n) const { std::memcpy(p, &v, n * sizeof(A)); }
   void fma(const Vec& a, const Vec& b) { v += a.v * b.v; }
   void fma(const Vec& a, const A* p) {
     Vec b;
     b.load(p);
     fma(a, b);
+  }
+  static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const Vec x = a, y = b;
+    for (int i = 0; i < kLanes; ++i) {
+      lo.v[i] = (i % 2 ? y : x).v[i / 2];
+      hi.v[i] = (i % 2 ? y : x).v[(i + kLanes) / 2];
+    }
+  }
+  template <class T>
+  void load(const T* p) {
+    A wide[kLanes];
+    widen(Isa<c>(), p, wide, kLanes);
+    load(wide);
+  }
+  template <class T>
+  void store(T* p) const {
+    A wide[kLanes];
+    store(wide);
+    narrow(Isa<c>(), wide, p, kLanes);
   }
 };
 
@@ -39,9 +57,31 @@ struct Vec<Capability::avx2, float> {
   CUSTOMOPS_AVX2 void set(float x) { v = _mm256_set1_ps(x); }
   CUSTOMOPS_AVX2 void load(const float* p) { v = _mm256_loadu_ps(p); }
   CUSTOMOPS_AVX2 void store(float* p) const { _mm256_storeu_ps(p, v); }
-  CUSTOMOPS_AVX2 void store(float* p, int64_t n) const { std::memcpy(p, &v, n * sizeof(float)); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const Vec& b) { v = _mm256_fmadd_ps(a.v, b.v, v); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const float* p) { v = _mm256_fmadd_ps(a.v, _mm256_loadu_ps(p), v); }
+  CUSTOMOPS_AVX2 static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const __m256 x = _mm256_unpacklo_ps(a.v, b.v), y = _mm256_unpackhi_ps(a.v, b.v);
+    lo.v = _mm256_permute2f128_ps(x, y, 0x20);
+    hi.v = _mm256_permute2f128_ps(x, y, 0x31);
+  }
+  CUSTOMOPS_AVX2 void load(const Half* p) { v = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  CUSTOMOPS_AVX2 void load(const BFloat16* p) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    v = _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+  }
+  CUSTOMOPS_AVX2 void store(Half* p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  CUSTOMOPS_AVX2 void store(BFloat16* p) const {
+    const __m256i bits = _mm256_castps_si256(v),
+                  odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i even = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
+    const __m256i kept =
+        _mm256_blendv_epi8(_mm256_srli_epi32(even, 16), _mm256_set1_epi32(0x7fc0), _mm256_castps_si256(nan));
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(kept, kept), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  }
 };
 
 template <>
@@ -52,9 +92,13 @@ struct Vec<Capability::avx2, double> {
   CUSTOMOPS_AVX2 void set(double x) { v = _mm256_set1_pd(x); }
   CUSTOMOPS_AVX2 void load(const double* p) { v = _mm256_loadu_pd(p); }
   CUSTOMOPS_AVX2 void store(double* p) const { _mm256_storeu_pd(p, v); }
-  CUSTOMOPS_AVX2 void store(double* p, int64_t n) const { std::memcpy(p, &v, n * sizeof(double)); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const Vec& b) { v = _mm256_fmadd_pd(a.v, b.v, v); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const double* p) { v = _mm256_fmadd_pd(a.v, _mm256_loadu_pd(p), v); }
+  CUSTOMOPS_AVX2 static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const __m256d x = _mm256_unpacklo_pd(a.v, b.v), y = _mm256_unpackhi_pd(a.v, b.v);
+    lo.v = _mm256_permute2f128_pd(x, y, 0x20);
+    hi.v = _mm256_permute2f128_pd(x, y, 0x31);
+  }
 };
 
 template <>
@@ -65,9 +109,33 @@ struct Vec<Capability::avx512, float> {
   CUSTOMOPS_AVX512 void set(float x) { v = _mm512_set1_ps(x); }
   CUSTOMOPS_AVX512 void load(const float* p) { v = _mm512_loadu_ps(p); }
   CUSTOMOPS_AVX512 void store(float* p) const { _mm512_storeu_ps(p, v); }
-  CUSTOMOPS_AVX512 void store(float* p, int64_t n) const { _mm512_mask_storeu_ps(p, __mmask16((1u << n) - 1), v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const Vec& b) { v = _mm512_fmadd_ps(a.v, b.v, v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const float* p) { v = _mm512_fmadd_ps(a.v, _mm512_loadu_ps(p), v); }
+  CUSTOMOPS_AVX512 static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    const __m512 x = a.v, y = b.v;
+    lo.v = _mm512_permutex2var_ps(x, low, y);
+    hi.v = _mm512_permutex2var_ps(x, high, y);
+  }
+  CUSTOMOPS_AVX512 void load(const Half* p) {
+    v = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  CUSTOMOPS_AVX512 void load(const BFloat16* p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    v = _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  }
+  CUSTOMOPS_AVX512 void store(Half* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  CUSTOMOPS_AVX512 void store(BFloat16* p) const {
+    const __m512i bits = _mm512_castps_si512(v),
+                  odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i even = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_srli_epi32(even, 16),
+                                                 _mm512_set1_epi32(0x7fc0));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(kept));
+  }
 };
 
 template <>
@@ -78,11 +146,45 @@ struct Vec<Capability::avx512, double> {
   CUSTOMOPS_AVX512 void set(double x) { v = _mm512_set1_pd(x); }
   CUSTOMOPS_AVX512 void load(const double* p) { v = _mm512_loadu_pd(p); }
   CUSTOMOPS_AVX512 void store(double* p) const { _mm512_storeu_pd(p, v); }
-  CUSTOMOPS_AVX512 void store(double* p, int64_t n) const { _mm512_mask_storeu_pd(p, __mmask8((1u << n) - 1), v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const Vec& b) { v = _mm512_fmadd_pd(a.v, b.v, v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const double* p) { v = _mm512_fmadd_pd(a.v, _mm512_loadu_pd(p), v); }
+  CUSTOMOPS_AVX512 static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const __m512i low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+    const __m512i high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+    const __m512d x = a.v, y = b.v;
+    lo.v = _mm512_permutex2var_pd(x, low, y);
+    hi.v = _mm512_permutex2var_pd(x, high, y);
+  }
 };
 #endif
+
+// The first n lanes, from or to elements of another type too.
+template <class V, class T>
+void load_part(V& v, const T* p, int64_t n) {
+  T part[V::kLanes] = {};
+  std::memcpy(static_cast<void*>(part), p, n * sizeof(T));
+  v.load(part);
+}
+
+template <class V, class T>
+void store_part(const V& v, T* p, int64_t n) {
+  T part[V::kLanes];
+  v.store(part);
+  std::memcpy(static_cast<void*>(p), part, n * sizeof(T));
+}
+
+// Rows become columns: each step interleaves the upper half of the registers with the lower one.
+template <class V, int kStep = 1>
+void transpose(V (&v)[V::kLanes]) {
+  if constexpr (kStep < V::kLanes) {
+    V next[V::kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < V::kLanes / 2; ++i) V::zip(v[i], v[i + V::kLanes / 2], next[2 * i], next[2 * i + 1]);
+#pragma GCC unroll 16
+    for (int i = 0; i < V::kLanes; ++i) v[i] = next[i];
+    transpose<V, 2 * kStep>(v);
+  }
+}
 
 // Lanes of Vec<capability(), A>, outside of run_simd.
 template <class A>
