@@ -1,15 +1,18 @@
 """depthwise_conv2d, forward and both gradients, against torch's own depthwise convolution on the same inputs.
 
-    python benchmarks/depthwise_conv2d.py [--device=cpu] [--rows=k7] [--compile]
+    python benchmarks/depthwise_conv2d.py [--device=cpu] [--rows=k7]
 
-Peers: eager torch, with cuDNN's benchmark mode off and on, and with cuDNN off (torch's native kernel); with --compile also
-torch.compile(mode="max-autotune"), forward only. Rows are N x C x size, both memory formats; --rows chooses those whose
+Peers: eager torch, with cuDNN's benchmark mode off and on, and with cuDNN off (torch's native kernel); where COMPILE=1 is
+set, also torch.compile in mode max-autotune, forward only: it takes minutes. Rows are N x C x size, both memory formats; --rows chooses those whose
 title contains a text. The floor is max(a copy of as many bytes, multiply-adds at 67 TFLOP/s, the H200's rate for float32).
 """
 
+import os
+
+import harness
 import torch
-from harness import Row, main
 from elementwise import NAMES
+from harness import Row
 from torch.nn import functional as F
 
 import customops
@@ -59,7 +62,7 @@ def theirs(kind, stride, padding, channels, flags):
     return run
 
 
-def rows(device, compile_=False):
+def rows(device):
     found = []
     dtypes = (torch.float32, torch.float16, torch.bfloat16)
     if device == "cpu":
@@ -73,7 +76,7 @@ def rows(device, compile_=False):
                     peers = {"customops": ours(kind, stride, padding, (n, c, size, size), kernel, last)}
                     for name, flags in MODES.items() if device == "cuda" else [("torch", {"enabled": True})]:
                         peers[name] = theirs(kind, stride, padding, c, flags)
-                    if compile_ and kind == "fwd":
+                    if os.environ.get("COMPILE") and kind == "fwd":
                         plain = theirs(kind, stride, padding, c, MODES["torch, cudnn.benchmark"])
                         peers["torch, compiled"] = torch.compile(plain, dynamic=False, mode="max-autotune-no-cudagraphs")
 
@@ -91,4 +94,4 @@ def rows(device, compile_=False):
 
 
 if __name__ == "__main__":
-    main("depthwise_conv2d", rows)
+    harness.main("depthwise_conv2d", rows)

@@ -133,17 +133,33 @@ struct Loads {
   }
 };
 
+// n / d and n % d for n below 2^22, by way of float32: a few instructions, where an integer division has dozens.
+struct Quotient {
+  int divisor;
+  float inverse;
+
+  __device__ explicit Quotient(int d) : divisor(d), inverse(1.0f / float(d)) {}
+  __device__ int split(int& n) const {  // replaces n by n / d, returns n % d
+    int q = int(float(n) * inverse), r = n - q * divisor;
+    if (r < 0) q -= 1, r += divisor;
+    if (r >= divisor) q += 1, r -= divisor;
+    n = q;
+    return r;
+  }
+};
+
 // Part of some planes in shared memory: `rows` rows of `pitch` elements a plane, the first of them the pixel (y0, x0),
 // which may lie outside the image; what lies outside is left alone. `vector` elements divide everything along x.
 struct PlanesPlace {
-  int y0, x0, rows, pitch, h, w, y_lo, x_lo, height, vectors, vector;
+  int y0, x0, rows, pitch, h, w, y_lo, x_lo, vector;
+  Quotient height, vectors;
 
   __device__ PlanesPlace(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
-      : y0(y0), x0(x0), rows(rows), pitch(pitch), h(h), w(w), y_lo(max(y0, 0)), x_lo(max(x0, 0)),
-        height(max(min(y0 + rows, h) - y_lo, 0)), vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)), vector(vector) {}
-  __device__ int all(int planes) const { return planes * height * vectors; }
+      : y0(y0), x0(x0), rows(rows), pitch(pitch), h(h), w(w), y_lo(max(y0, 0)), x_lo(max(x0, 0)), vector(vector),
+        height(max(min(y0 + rows, h) - y_lo, 0)), vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)) {}
+  __device__ int all(int planes) const { return planes * height.divisor * vectors.divisor; }
   __device__ void operator()(int i, int& to, int& from) const {
-    const int x = x_lo + i % vectors * vector, y = y_lo + i / vectors % height, plane = i / vectors / height;
+    const int x = x_lo + vectors.split(i) * vector, y = y_lo + height.split(i), plane = i;
     to = (plane * rows + y - y0) * pitch + x - x0;
     from = (plane * h + y) * w + x;
   }
@@ -212,7 +228,7 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
     store(Vector<T, 1>());
 }
 
-constexpr int64_t kWantedBlocks = 2048;  // enough for every GPU; fixed, so that results depend on shapes alone
+constexpr int64_t kWantedBlocks = 1024;  // enough for every GPU; fixed, so that results depend on shapes alone
 
 // A block goes through some images of the batch, as many as leave enough blocks.
 inline int images_a_split(int64_t batch, int64_t blocks_an_image) {
@@ -220,14 +236,37 @@ inline int images_a_split(int64_t batch, int64_t blocks_an_image) {
   return int(ceil_div(batch, wanted));
 }
 
-// How many of all_x by all_y threads' tiles a block of channels_last images takes, as many as `fits` lets it: about two a
-// member, in a rectangle that wastes few.
-template <class Fits>
-std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Fits& fits) {
-  int64_t x = std::min(all_x, std::max<int64_t>(members, 4)), y = std::min(all_y, ceil_div(2 * members, x));
-  while (!fits(x, y) && (x > 1 || y > 1)) (x >= y ? x : y) -= 1;
-  x = ceil_div(all_x, ceil_div(all_x, x)), y = ceil_div(all_y, ceil_div(all_y, y));
-  return {x, y};
+// Vectors of channels that a block of a channels_last image takes: 128 bytes of each pixel, or somewhat less where that
+// leaves none over; at most a warp, and pixels in shared memory stay aligned for 16 bytes.
+inline int64_t channel_chunk(int64_t vectors, int64_t bytes) {
+  const int64_t most = std::clamp<int64_t>(128 / bytes, 1, kWarp), unit = std::max<int64_t>(kAccess / bytes, 1);
+  for (int64_t chunk = most; 2 * chunk > most; chunk -= unit)
+    if (vectors % chunk == 0) return chunk;
+  return std::min(most, round_up(vectors, unit));
+}
+
+// How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where that
+// is too much: wanted is much work for what is read, shared evenly by the members.
+template <class Pixels>
+std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Pixels& pixels) {
+  std::pair<int64_t, int64_t> best{1, 1};
+  double best_score = 0;
+  for (int64_t x = 1; x <= std::min<int64_t>(all_x, 14); ++x)
+    for (int64_t y = 1; y <= std::min<int64_t>(all_y, 14) && x * y <= 2 * members; ++y) {
+      const int64_t read = pixels(x, y);
+      if (read == 0) break;
+      const int64_t rounds = ceil_div(x * y, members), threads = std::min(members, x * y);
+      const double busy = double(all_x * all_y) / double(ceil_div(all_x, x) * ceil_div(all_y, y) * rounds * threads);
+      const double score = busy * std::sqrt(double(x * y) / double(read)) * (2 * threads < members ? 0.7 : 1.0);
+      if (score > best_score) best_score = score, best = {x, y};
+    }
+  return best;
+}
+
+// Two stages let the next image come while one is computed, unless as many blocks as registers allow do better with one.
+inline int stages_of_block(int64_t stage_bytes, int64_t threads, int images) {
+  const int64_t blocks = std::max<int64_t>(65536 / (128 * threads), 1);
+  return images > 1 && 2 * blocks * (stage_bytes + 1024) <= 226 << 10 ? 2 : 1;
 }
 
 // All threads of the block; bytes is a multiple of 16.

@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(kPixelsBlock, 2) grad_pixels(const __grid_cons
   __syncthreads();
   A* const out = p.partial + ((int64_t(blockIdx.y) * p.spatial + spatial) * p.channels + first_channel) * S::kTaps;
   const int wanted = min(p.tile.pixel, p.channels - first_channel) * S::kTaps;
-  for (int i = threadIdx.x; i < wanted; i += kPixelsBlock) {
+  for (int i = threadIdx.x; i < wanted; i += blockDim.x) {
     A total = 0;
 #pragma unroll 4
     for (int m = 0; m < p.members; ++m) total += sums[m * columns + i];
@@ -268,8 +268,9 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
       reinterpret_cast<uintptr_t>(q.grad) % sizeof(V) != 0 || p.channels >= kMost || p.batch >= kMost ||
       std::max(p.y.in * p.x.in, p.y.out * p.x.out) > kMost / p.channels)
     return false;
-  const int64_t vectors = p.channels / S::kLanes, chunks = ceil_div(vectors, kWarp), chunk = ceil_div(vectors, chunks);
-  const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY), members = kPixelsBlock / chunk;
+  const int64_t vectors = p.channels / S::kLanes, chunk = channel_chunk(vectors, sizeof(V));
+  const int64_t chunks = ceil_div(vectors, chunk), members = kPixelsBlock / chunk;
+  const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY);
   const int64_t pixel = chunk * S::kLanes;
   const int64_t vector = channel_vector<T>(q.in, q.grad, p.channels, pixel);
   int64_t stage = 0;
@@ -279,7 +280,7 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
     q.grad_at = int(round_up(q.tile.elements(), kAccess));
     q.stage_elements = int(q.grad_at + round_up(q.grad_tile.elements(), kAccess));
     stage = q.stage_elements * int64_t(sizeof(T));
-    return stage <= 55 << 10;
+    return stage <= 55 << 10 ? int64_t(q.tile.rows) * q.tile.columns : 0;
   };
   const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, measure);
   measure(tiles_x, tiles_y);
@@ -287,19 +288,22 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
   q.spatial = int(blocks_x * blocks_y);
   if (q.spatial > kMost / chunks) return false;
   q.images_a_split = images_a_split(p.batch, chunks * q.spatial);
-  const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = kPixelsBlock * S::kTaps * S::kLanes * sizeof(A);
+  const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
-  q.stages = q.images_a_split > 1 && allow_shared(grad_pixels<T, R>, bytes(2)) ? 2 : 1;
+  q.members = int(std::min<int64_t>(members, tiles_x * tiles_y));
+  const int64_t threads = round_up(q.members * chunk, kWarp);
+  q.stages = stages_of_block(stage, threads, q.images_a_split);
+  if (q.stages == 2 && !allow_shared(grad_pixels<T, R>, bytes(2))) q.stages = 1;
   q.bytes = int(bytes(q.stages));
   if (!allow_shared(grad_pixels<T, R>, q.bytes)) return false;
   const Tensor partial = partial_sums<T>(p, splits * q.spatial);
   q.partial = static_cast<A*>(partial.data_ptr());
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.channels = int(p.channels), q.left = int(p.x.pad), q.top = int(p.y.pad), q.members = int(members);
+  q.channels = int(p.channels), q.left = int(p.x.pad), q.top = int(p.y.pad);
   q.tiles = int(tiles_x * tiles_y), q.batch = int(p.batch), q.load_bytes = int(vector * sizeof(T));
   q.chunk = Divider<uint32_t>(chunk), q.chunks = Divider<uint32_t>(chunks);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.tiles_x = Divider<uint32_t>(tiles_x);
-  grad_pixels<T, R><<<dim3(unsigned(chunks * q.spatial), unsigned(splits)), kPixelsBlock, q.bytes, stream>>>(q);
+  grad_pixels<T, R><<<dim3(unsigned(chunks * q.spatial), unsigned(splits)), unsigned(threads), q.bytes, stream>>>(q);
   launch_add_splits<T>(p, partial, splits * q.spatial, stream);
   return true;
 }

@@ -198,7 +198,8 @@ bool launch_forward(const Correlation& p, cudaStream_t stream) {
       groups > 65535)
     return false;
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
-  const int64_t threads = round_up(q.images * tiles_x * tiles_y, kWarp);
+  // Many small images: threads that only help to load them.
+  const int64_t threads = q.images > 1 ? kMostThreads : round_up(tiles_x * tiles_y, kWarp);
   large<T, false><<<dim3(unsigned(p.channels * blocks_x * blocks_y), unsigned(groups)), unsigned(threads), bytes,
                     stream>>>(q);
   return true;

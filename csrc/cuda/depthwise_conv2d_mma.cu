@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
   __syncthreads();
   const int all_taps = p.taps_h * p.taps_w;
-  for (int i = threadIdx.x; i < count * all_taps; i += kBlock) {
+  for (int i = threadIdx.x; i < count * all_taps; i += blockDim.x) {
     const int plane = i / all_taps, k = i % all_taps, y = k / p.taps_w, x = k % p.taps_w;
     const T tap = p.weight[int64_t(channel + plane) * all_taps + (p.flipped ? all_taps - 1 - k : k)];
     T* const row = taps + (plane * p.taps_h + y) * 2 * kTapPitch + x + kColumns - 1 + p.shift;
@@ -233,12 +233,12 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
                  : 1;
   const auto too_large = [&] {
     q.whole_rows = q.units_x == 1 && all_x == 1;
-    q.staged_pitch = q.whole_rows ? q.out_w : kTiles * kColumns + kColumns;
+    q.staged_pitch = q.whole_rows ? q.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
     q.pitch = ((q.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
     q.rows = q.units_y * kRows + q.taps_h - 1;
     q.patch_elements = q.planes * q.rows * q.pitch;
     q.staged_at = int(2 * q.patch_elements * sizeof(T));
-    q.taps_at = q.staged_at + int(round_up(kWarps * kRows * q.staged_pitch * sizeof(T), kAccess));
+    q.taps_at = q.staged_at + int(round_up(q.planes * q.units_x * q.units_y * kRows * q.staged_pitch * sizeof(T), kAccess));
     q.bytes = q.taps_at + int(q.planes * p.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
     return q.bytes > 64 << 10;
   };
@@ -256,7 +256,8 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
                                : run_bytes<T>(q.out, p.x.out, 0);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
-  multiply<T, kBlocks, kTiles, kTaps><<<grid, kBlock, q.bytes, stream>>>(q);
+  const unsigned threads = unsigned(q.planes * q.units_x * q.units_y) * kWarp;
+  multiply<T, kBlocks, kTiles, kTaps><<<grid, threads, q.bytes, stream>>>(q);
   return true;
 }
 

@@ -8,7 +8,7 @@ namespace customops::cuda::depthwise {
 namespace {
 
 constexpr int kBlock = 256;
-constexpr int64_t kShared = 110 << 10;  // so that two blocks fit into a multiprocessor that has as much
+constexpr int64_t kShared = 55 << 10;  // so that four tiles fit into a multiprocessor that has as much as sm_90
 
 template <class R>
 struct Region {
@@ -125,31 +125,36 @@ bool launch(const Correlation& p, cudaStream_t stream) {
       reinterpret_cast<uintptr_t>(p.out) % sizeof(V) != 0 || p.channels >= kMost || p.batch >= kMost ||
       std::max(p.y.in * p.x.in, p.y.out * p.x.out) > kMost / p.channels)
     return false;
-  const int64_t vectors = p.channels / S::kLanes, chunks = ceil_div(vectors, kWarp), chunk = ceil_div(vectors, chunks);
-  const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY), members = kBlock / chunk;
+  const int64_t vectors = p.channels / S::kLanes, chunk = channel_chunk(vectors, sizeof(V));
+  const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
+  const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY);
   const int64_t pixel = chunk * S::kLanes, vector = channel_vector<T>(p.in, p.in, p.channels, pixel);
+  const auto rows = [](int64_t y) { return (y - 1) * S::kStepY + R::span(S::kY); };
+  const auto columns = [](int64_t x) { return (x - 1) * S::kStepX + R::span(S::kX); };
   const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, [&](int64_t x, int64_t y) {
-    return PixelsTile((y - 1) * S::kStepY + R::span(S::kY), (x - 1) * S::kStepX + R::span(S::kX), pixel, vector)
-               .elements() * int64_t(sizeof(T)) <= kShared / 2;
+    const int64_t read = rows(y) * columns(x);
+    return read * pixel * int64_t(sizeof(T)) <= kShared ? read : 0;
   });
   PixelsOf<T> q{};
-  q.tile = PixelsTile((tiles_y - 1) * S::kStepY + R::span(S::kY), (tiles_x - 1) * S::kStepX + R::span(S::kX), pixel, vector);
+  q.tile = PixelsTile(rows(tiles_y), columns(tiles_x), pixel, vector);
   q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
   q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
   q.channels = int(p.channels), q.flipped = p.flipped, q.batch = int(p.batch);
   q.left = int((p.x.pad - R::kPhase) / R::kUp), q.top = int((p.y.pad - R::kPhase) / R::kUp);
-  q.members = int(members), q.tiles = int(tiles_x * tiles_y), q.load_bytes = int(vector * sizeof(T));
+  q.tiles = int(tiles_x * tiles_y), q.members = int(std::min<int64_t>(members, q.tiles)), q.load_bytes = int(vector * sizeof(T));
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
   if (blocks_x * blocks_y > kMost / chunks) return false;
   q.images_a_split = images_a_split(p.batch, chunks * blocks_x * blocks_y);
   const int64_t stage = round_up(q.tile.elements(), kAccess) * int64_t(sizeof(T));
-  q.stages = q.images_a_split > 1 && allow_shared(pixels<T, R>, 2 * stage) ? 2 : 1;
+  const int64_t threads = round_up(q.members * chunk, kWarp);
+  q.stages = stages_of_block(stage, threads, q.images_a_split);
+  if (q.stages == 2 && !allow_shared(pixels<T, R>, 2 * stage)) q.stages = 1;
   if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;
   q.chunk = Divider<uint32_t>(chunk), q.chunks = Divider<uint32_t>(chunks);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.tiles_x = Divider<uint32_t>(tiles_x);
   const dim3 grid(unsigned(chunks * blocks_x * blocks_y), unsigned(ceil_div(p.batch, q.images_a_split)));
-  pixels<T, R><<<grid, kBlock, q.stages * stage, stream>>>(q);
+  pixels<T, R><<<grid, unsigned(threads), q.stages * stage, stream>>>(q);
   return true;
 }
 

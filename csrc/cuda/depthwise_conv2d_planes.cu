@@ -28,7 +28,7 @@ struct PlanesOf {
   T* out;
   int in_w, in_h, out_w, out_h, left, top;  // left, top: pixels of the patch before the first pixel
   int pitch, rows, columns, planes, channels, batch, images_a_split, patch_bytes, load_bytes, store_bytes;
-  bool flipped, whole;  // whole: every vector of outputs is aligned, and not cut by the right edge
+  bool flipped, whole, pairs;  // whole: every vector of outputs is aligned, and not cut by the right edge
   Divider<uint32_t> blocks_x, blocks_y, tiles_x, tiles_y;
 };
 
@@ -104,6 +104,11 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
           for (int x = 0; x < S::kX; ++x) vector.at[x] = narrow<T>(sum[y][x][0]);
           if (p.whole) {
             *reinterpret_cast<V*>(to + y * p.out_w) = vector;
+          } else if (p.pairs) {
+#pragma unroll
+            for (int x = 0; x < S::kX; x += 2)
+              if (ox + x < out_columns)
+                *reinterpret_cast<Vector<T, 2>*>(to + y * p.out_w + x) = Vector<T, 2>{vector.at[x], vector.at[x + 1]};
           } else {
 #pragma unroll
             for (int x = 0; x < S::kX; ++x)
@@ -183,6 +188,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.store_bytes = q.whole || blocks_x > 1
                       ? 0
                       : run_bytes<T>(p.out, p.y.out * p.x.out, blocks_y > 1 ? tiles_y * S::kY * p.x.out : 0);
+  q.pairs = p.x.out % 2 == 0 && reinterpret_cast<uintptr_t>(p.out) % (2 * sizeof(T)) == 0;
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   q.tiles_x = Divider<uint32_t>(tiles_x), q.tiles_y = Divider<uint32_t>(tiles_y);
   const dim3 grid(unsigned(a_batch), unsigned(ceil_div(p.batch, q.images_a_split)));
