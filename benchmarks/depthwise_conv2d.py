@@ -78,7 +78,9 @@ def rows(device):
                         peers[name] = theirs(kind, stride, padding, c, flags)
                     if os.environ.get("COMPILE") and kind == "fwd":
                         plain = theirs(kind, stride, padding, c, MODES["torch, cudnn.benchmark"])
-                        peers["torch, compiled"] = torch.compile(plain, dynamic=False, mode="max-autotune-no-cudagraphs")
+                        peers["torch, compiled"] = torch.compile(
+                            plain, dynamic=False, mode="max-autotune-no-cudagraphs"
+                        )
 
                     def make(n=n, c=c, size=size, out=out, kernel=kernel, dtype=dtype, memory_format=memory_format):
                         def images(size):
@@ -87,7 +89,9 @@ def rows(device):
 
                         return images(size), torch.randn(c, 1, kernel, kernel, device=device, dtype=dtype), images(out)
 
-                    title = f"{n}x{c}x{size} k{kernel}{f' s{stride}' if stride > 1 else ''} {NAMES[dtype]} {layout} {kind}"
+                    title = (
+                        f"{n}x{c}x{size} k{kernel}{f' s{stride}' if stride > 1 else ''} {NAMES[dtype]} {layout} {kind}"
+                    )
                     flops = 2 * kernel * kernel * n * c * out * out
                     found.append(Row(title, n * c * (size * size + out * out) * dtype.itemsize, make, peers, flops))
     return found

@@ -187,7 +187,10 @@ def main() -> None:
                     for model in (plain, replaced)
                 ]
                 speed = rates[1] / rates[0]
-                print(f"{name:14s} {dtype} {layout}: torch {rates[0]:7.0f}, customops {rates[1]:7.0f} images/s ({speed:.2f} x)", flush=True)
+                print(
+                    f"{name:14s} {dtype} {layout}: torch {rates[0]:7.0f}, customops {rates[1]:7.0f} images/s ({speed:.2f} x)",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -150,7 +150,8 @@ bool launch_planes(const WeightGradient& p, cudaStream_t stream) {
 template <class R>
 struct PixelTile {
   static constexpr int kLanes = R::kTaps == 3 ? 4 : (R::kTaps == 5 ? 2 : 1);  // channels of a thread
-  static constexpr int kX = R::kTaps == 7 ? 4 : 2, kY = R::kTaps == 3 ? 4 : 7;
+  static constexpr int kX = R::kTaps == 7 ? 4 : 2;
+  static constexpr int kY = R::kTaps == 7 ? 7 : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
   static constexpr int kTaps = R::kTaps * R::kTaps;
 };
 
