@@ -1,5 +1,6 @@
 // depthwise_conv2d: each channel of an image convolved with taps of its own; forward and grad_input. Reads x or grad
-// once, but for the edges of tiles, and writes the output once. Bound by memory up to 5x5 taps, by multiply-adds beyond.
+// once, but for the edges of tiles, and writes the output once. Bound by memory up to 5x5 taps, by multiply-adds
+// beyond.
 //
 //   depthwise_conv2d_mma.cu     float16 and bfloat16, contiguous, stride 1, any taps: tensor cores, from sm_80 on;
 //   depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2;
@@ -22,7 +23,12 @@ struct Steps {
   Int in, up, down, pad, taps, dilation;
 
   explicit Steps(const Line& a)
-      : in(Int(a.in)), up(Int(a.up)), down(Int(a.down)), pad(Int(a.pad)), taps(Int(a.taps)), dilation(Int(a.dilation)) {}
+      : in(Int(a.in)),
+        up(Int(a.up)),
+        down(Int(a.down)),
+        pad(Int(a.pad)),
+        taps(Int(a.taps)),
+        dilation(Int(a.dilation)) {}
 
   struct Range {
     Int first, last, start;  // taps from first to before last meet samples of the image; tap 0 lies at sample start
@@ -112,13 +118,13 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out, const Ten
   p.in = pointer(planes_in), p.out = planes_out.data_ptr();
   p.weight = pointer(weight), p.bias = bias ? pointer(*bias) : nullptr;
   launch(op, out, [&](cudaStream_t stream) {
-    if (p.channels_last ? launch_pixels(p, dtype, stream)
-                        : launch_mma(p, dtype, stream) || launch_planes(p, dtype, stream) ||
-                              launch_large(p, dtype, stream))
+    if (p.channels_last
+            ? launch_pixels(p, dtype, stream)
+            : launch_mma(p, dtype, stream) || launch_planes(p, dtype, stream) || launch_large(p, dtype, stream))
       return;
     launch_general(p, dtype, stream);
   });
-  if (transposing) copy_image(op, planes_out, out);
+  if (transposing) copy_strided(op, planes_out, out);
 }
 
 }  // namespace
@@ -145,8 +151,8 @@ Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int
   const auto line = [](const ConvAxis& a) {
     return depthwise::Line{a.out, a.in, a.taps, a.stride, 1, a.dilation * (a.taps - 1) - a.pad, a.dilation};
   };
-  depthwise::run("_depthwise_conv2d_grad_input",
-                 {p.batch, p.channels, line(p.y), line(p.x), p.channels_last, true}, p.out, p.in, p.weight, nullptr);
+  depthwise::run("_depthwise_conv2d_grad_input", {p.batch, p.channels, line(p.y), line(p.x), p.channels_last, true},
+                 p.out, p.in, p.weight, nullptr);
   return p.in;
 }
 

@@ -11,7 +11,12 @@
 #include "../depthwise_conv2d.h"
 #include "pointwise.cuh"
 
-namespace customops::cuda::depthwise {
+namespace customops::cuda {
+
+// In flatten_copy.cu: fills `out` from an input of its shape and of any strides.
+void copy_strided(const char* op, const Tensor& from, Tensor& out);
+
+namespace depthwise {
 
 constexpr int kWarp = 32;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 4;  // so that sums of a few don't overflow
@@ -70,8 +75,9 @@ __device__ void copy_async(void* shared, const void* global) {
     return;
   }
 #endif
-  using Bits = std::conditional_t<bytes == 16, uint4,
-                                  std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, uint32_t, uint16_t>>>;
+  using Bits =
+      std::conditional_t<bytes == 16, uint4,
+                         std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, uint32_t, uint16_t>>>;
   *static_cast<Bits*>(shared) = *static_cast<const Bits*>(global);
 }
 
@@ -81,8 +87,14 @@ __device__ inline void wait_copies() {
 #endif
 }
 
-// What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop over
-// them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
+inline Tensor in_planes(const char* op, const Tensor& image) {
+  Tensor planes = empty_image(image, image.size(0), image.size(1), image.size(2), image.size(3), false);
+  copy_strided(op, image, planes);
+  return planes;
+}
+
+// What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop
+// over them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
 // place(i, to, from), with the number of a vector, and gives its offsets in elements.
 template <int kKept, class Place>
 struct Loads {
@@ -120,10 +132,10 @@ struct Loads {
       copy_async<bytes>(patch + to_rest, image + from_rest);
     }
   }
-  template <class T>
-  __device__ void issue(int bytes, T* patch, const T* image) const {
-    if (bytes == 16)
-      issue<16>(patch, image);
+  template <int kMostBytes = 16, class T>
+  __device__ void issue_bytes(int bytes, T* patch, const T* image) const {
+    if (kMostBytes == 16 && bytes == 16)
+      issue<kMostBytes>(patch, image);
     else if (bytes == 8)
       issue<8>(patch, image);
     else if (bytes == 4)
@@ -155,8 +167,17 @@ struct PlanesPlace {
   Quotient height, vectors;
 
   __device__ PlanesPlace(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
-      : y0(y0), x0(x0), rows(rows), pitch(pitch), h(h), w(w), y_lo(max(y0, 0)), x_lo(max(x0, 0)), vector(vector),
-        height(max(min(y0 + rows, h) - y_lo, 0)), vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)) {}
+      : y0(y0),
+        x0(x0),
+        rows(rows),
+        pitch(pitch),
+        h(h),
+        w(w),
+        y_lo(max(y0, 0)),
+        x_lo(max(x0, 0)),
+        vector(vector),
+        height(max(min(y0 + rows, h) - y_lo, 0)),
+        vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)) {}
   __device__ int all(int planes) const { return planes * height.divisor * vectors.divisor; }
   __device__ void operator()(int i, int& to, int& from) const {
     const int x = x_lo + vectors.split(i) * vector, y = y_lo + height.split(i), plane = i;
@@ -172,7 +193,11 @@ struct PixelsTile {
 
   PixelsTile() = default;
   PixelsTile(int64_t rows, int64_t columns, int64_t pixel, int64_t vector)
-      : rows(int(rows)), columns(int(columns)), pixel(int(pixel)), vector(int(vector)), vectors(pixel / vector),
+      : rows(int(rows)),
+        columns(int(columns)),
+        pixel(int(pixel)),
+        vector(int(vector)),
+        vectors(pixel / vector),
         divided_columns(columns) {}
   int64_t elements() const { return int64_t(rows) * columns * pixel; }
 };
@@ -214,7 +239,8 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
     using V = decltype(sample);
     constexpr int kElements = sizeof(V) / sizeof(T);
 #pragma unroll 4
-    for (int i = thread; i < n / kElements; i += threads) reinterpret_cast<V*>(to)[i] = reinterpret_cast<const V*>(from)[i];
+    for (int i = thread; i < n / kElements; i += threads)
+      reinterpret_cast<V*>(to)[i] = reinterpret_cast<const V*>(from)[i];
     if constexpr (kElements > 1)
       if (const int i = n / kElements * kElements + thread; i < n) to[i] = from[i];
   };
@@ -245,8 +271,8 @@ inline int64_t channel_chunk(int64_t vectors, int64_t bytes) {
   return std::min(most, round_up(vectors, unit));
 }
 
-// How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where that
-// is too much: wanted is much work for what is read, shared evenly by the members.
+// How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where
+// that is too much: wanted is much work for what is read, shared evenly by the members.
 template <class Pixels>
 std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Pixels& pixels) {
   std::pair<int64_t, int64_t> best{1, 1};
@@ -263,7 +289,8 @@ std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t
   return best;
 }
 
-// Two stages let the next image come while one is computed, unless as many blocks as registers allow do better with one.
+// Two stages let the next image come while one is computed, unless as many blocks as registers allow do better with
+// one.
 inline int stages_of_block(int64_t stage_bytes, int64_t threads, int images) {
   const int64_t blocks = std::max<int64_t>(65536 / (128 * threads), 1);
   return images > 1 && 2 * blocks * (stage_bytes + 1024) <= 226 << 10 ? 2 : 1;
@@ -313,8 +340,8 @@ bool allow_shared(Kernel kernel, int64_t bytes) {
   int device = 0, most = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return bytes <= most && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)) ==
-                              cudaSuccess;
+  return bytes <= most &&
+         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)) == cudaSuccess;
 }
 
 // grad_weight goes through partial sums, one a split of the batch, added up in their order: the result does not depend
@@ -357,7 +384,7 @@ template <class T>
 void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
   const int64_t n = p.channels * p.taps();
   add_splits<T><<<blocks(n, 8), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()),
-                                                              static_cast<T*>(p.out.data_ptr()), n, int(splits));
+                                                       static_cast<T*>(p.out.data_ptr()), n, int(splits));
 }
 
 // Each returns false where it has no kernel for the case. channels_last for `pixels`, the others take planes.
@@ -366,9 +393,7 @@ bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool has_tensor_cores();  // that launch_mma can use
 
-// Copies an image into another memory format.
-void copy_image(const char* op, const Tensor& from, Tensor& to);
-Tensor in_planes(const char* op, const Tensor& image);
-
-}  // namespace customops::cuda::depthwise
+}  // namespace depthwise
+}  // namespace customops::cuda

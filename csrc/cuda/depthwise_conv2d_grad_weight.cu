@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kBlock, 4) grad_planes(const __grid_constant__
     const T* grad_in = p.grad + int64_t(begin) * out_image + int64_t(channel) * p.out_h * p.out_w;
     for (int n = begin; n < end; ++n, in += in_image, grad_in += out_image) {
       __syncthreads();
-      loads.issue(p.load_bytes, patch, in);
-      grad_loads.issue(p.grad_load_bytes, grad_patch, grad_in);
+      loads.template issue_bytes<sizeof(T) * 4>(p.load_bytes, patch, in);
+      grad_loads.template issue_bytes<sizeof(T) * 4>(p.grad_load_bytes, grad_patch, grad_in);
       wait_copies();
       __syncthreads();
       if (plane >= count) continue;
@@ -151,7 +151,8 @@ template <class R>
 struct PixelTile {
   static constexpr int kLanes = R::kTaps == 3 ? 4 : (R::kTaps == 5 ? 2 : 1);  // channels of a thread
   static constexpr int kX = R::kTaps == 7 ? 4 : 2;
-  static constexpr int kY = R::kTaps == 7 ? 7 : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
+  static constexpr int kY =
+      R::kTaps == 7 ? 7 : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
   static constexpr int kTaps = R::kTaps * R::kTaps;
 };
 
@@ -182,29 +183,32 @@ __global__ void __launch_bounds__(kPixelsBlock, 2) grad_pixels(const __grid_cons
   const int bx = int(p.blocks_x.split(rest)) * p.grad_tile.columns, by = int(rest) * p.grad_tile.rows;
   const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
   const bool busy = int(member) < p.members && first_channel + vector < p.channels;
-  const PixelsPlace place{p.tile, by * R::kDown - p.top, bx * R::kDown - p.left, p.in_h, p.in_w,
-                          p.channels - first_channel, p.channels};
+  const PixelsPlace place{
+      p.tile, by * R::kDown - p.top, bx * R::kDown - p.left, p.in_h, p.in_w, p.channels - first_channel, p.channels};
   const PixelsPlace grad_place{p.grad_tile, by, bx, p.out_h, p.out_w, p.channels - first_channel, p.channels};
   const Loads<4, PixelsPlace> loads(place, place.all()), grad_loads(grad_place, grad_place.all());
   const int64_t in_image = int64_t(p.in_h) * p.in_w * p.channels, out_image = int64_t(p.out_h) * p.out_w * p.channels;
   const T* in = p.in + begin * in_image + first_channel;
   const T* grad_in = p.grad + begin * out_image + first_channel;
   const int row_step = p.tile.columns * p.tile.pixel, grad_step = p.grad_tile.columns * p.grad_tile.pixel;
-  const auto load = [&](int stage) {
-    loads.issue(p.load_bytes, patches + stage * p.stage_elements, in);
-    grad_loads.issue(p.load_bytes, patches + stage * p.stage_elements + p.grad_at, grad_in);
-    in += in_image, grad_in += out_image;
-  };
   A sum[S::kTaps][S::kLanes] = {};
-  __syncthreads();
-  if (begin < end) load(0);
-  for (int n = begin, stage = 0; n < end; ++n) {
+  const T* patch = patches + vector;
+  // With two stages the next image is asked for before this one is computed, with one stage in between.
+  for (int n = begin - (p.stages == 2), stage = 0; n < end; ++n) {
     wait_copies();
     __syncthreads();
-    const T* const patch = patches + stage * p.stage_elements + vector;
+    if (const int next = n + (p.stages == 2); next < end) {
+      loads.issue_bytes(p.load_bytes, patches + stage * p.stage_elements, in);
+      grad_loads.issue_bytes(p.load_bytes, patches + stage * p.stage_elements + p.grad_at, grad_in);
+      in += in_image, grad_in += out_image;
+    }
     if (p.stages == 2) {
       stage ^= 1;
-      if (n + 1 < end) load(stage);
+      patch = patches + stage * p.stage_elements + vector;
+      if (n < begin) continue;
+    } else {
+      wait_copies();
+      __syncthreads();
     }
     for (int t = busy ? int(member) : p.tiles; t < p.tiles; t += p.members) {
       uint32_t ty = t;
@@ -231,10 +235,6 @@ __global__ void __launch_bounds__(kPixelsBlock, 2) grad_pixels(const __grid_cons
         }
         add_taps<R>(i, grad, row, 0, sum);
       }
-    }
-    if (p.stages == 1) {
-      __syncthreads();
-      if (n + 1 < end) load(0);
     }
   }
 
@@ -315,7 +315,9 @@ bool launch_taps(const WeightGradient& p, cudaStream_t stream) {
   if (p.x.down == 1)
     return p.channels_last ? launch_pixels<T, Reach<1, 1, taps>>(p, stream)
                            : launch_planes<T, Reach<1, 1, taps>>(p, stream);
-  if (p.x.down == 2)
+  if constexpr (taps == 7)
+    return false;
+  else if (p.x.down == 2)
     return p.channels_last ? launch_pixels<T, Reach<1, 2, taps>>(p, stream)
                            : launch_planes<T, Reach<1, 2, taps>>(p, stream);
   return false;
@@ -360,7 +362,8 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   // Threads of one channel are every 32nd for channels_last images, all otherwise: added up in a fixed order.
   for (int half = kThreads / 2; half >= (channels_last ? kWarp : 1); half /= 2) {
-    for (int i = threadIdx.x; i < kTapsAtOnce * half; i += kThreads) sums[i / half][i % half] += sums[i / half][i % half + half];
+    for (int i = threadIdx.x; i < kTapsAtOnce * half; i += kThreads)
+      sums[i / half][i % half] += sums[i / half][i % half + half];
     __syncthreads();
   }
   const int k = channels_last ? warp : int(threadIdx.x);
@@ -372,18 +375,18 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Index, class T>
 void launch_general(const WeightGradient& p, cudaStream_t stream) {
-  const int64_t pixels = p.batch * p.y.out * p.x.out, groups = p.channels_last ? ceil_div(p.channels, kWarp) : p.channels;
+  const int64_t pixels = p.batch * p.y.out * p.x.out,
+                groups = p.channels_last ? ceil_div(p.channels, kWarp) : p.channels;
   const int64_t chunks = ceil_div(p.taps(), kTapsAtOnce), per_step = p.channels_last ? kThreads / kWarp : kThreads;
-  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / groups / chunks, 1), ceil_div(pixels, 8 * per_step),
-                                   int64_t(65535)});
+  const int64_t wanted =
+      std::min({std::max<int64_t>(kWantedBlocks / groups / chunks, 1), ceil_div(pixels, 8 * per_step), int64_t(65535)});
   const int64_t pixels_a_split = ceil_div(pixels, wanted), splits = ceil_div(pixels, pixels_a_split);
   if (chunks > 65535) fail("_depthwise_conv2d_grad_weight: a kernel of ", p.taps(), " taps is too large for CUDA");
   const Tensor partial = partial_sums<T>(p, splits);
-  grad_general<Index, T>
-      <<<dim3(unsigned(groups), unsigned(chunks), unsigned(splits)), kThreads, 0, stream>>>(
-          static_cast<const T*>(p.in.data_ptr()), static_cast<const T*>(p.grad.data_ptr()),
-          static_cast<acc_t<T>*>(partial.data_ptr()), p.x, p.y, Index(p.channels), Index(pixels), Index(pixels_a_split),
-          Divider<Index>(p.x.out), Divider<Index>(p.y.out), p.channels_last);
+  grad_general<Index, T><<<dim3(unsigned(groups), unsigned(chunks), unsigned(splits)), kThreads, 0, stream>>>(
+      static_cast<const T*>(p.in.data_ptr()), static_cast<const T*>(p.grad.data_ptr()),
+      static_cast<acc_t<T>*>(partial.data_ptr()), p.x, p.y, Index(p.channels), Index(pixels), Index(pixels_a_split),
+      Divider<Index>(p.x.out), Divider<Index>(p.y.out), p.channels_last);
   launch_add_splits<T>(p, partial, splits, stream);
 }
 

@@ -15,8 +15,8 @@ constexpr int kX = 8, kY = 7, kStep = 4, kMostThreads = 128;
 
 template <class T>
 struct LargeOf {
-  const T *in, *filter, *bias;  // filter: the weight, or the gradient
-  void* out;                    // T, or partial sums of acc_t<T>
+  const T *in, *filter, *bias;                                     // filter: the weight, or the gradient
+  void* out;                                                       // T, or partial sums of acc_t<T>
   int in_h, in_w, taps_h, taps_w, out_h, out_w, left, top, shift;  // shift: zeros before a row of taps
   int pitch, rows, steps, planes, images, channels, batch, images_a_split, in_lanes_log, filter_lanes_log;
   bool flipped;
@@ -30,8 +30,8 @@ inline int row_lanes(int64_t elements) {
   return log;
 }
 
-// Widens `rows` rows from `first` on, columns lo to before hi, of some planes into shared memory, where planes are `step`
-// apart; zeros around them are there before. `from(plane)` is where a plane starts.
+// Widens `rows` rows from `first` on, columns lo to before hi, of some planes into shared memory, where planes are
+// `step` apart; zeros around them are there before. `from(plane)` is where a plane starts.
 template <class T, class From>
 __device__ void widen_rows(acc_t<T>* to, int step, int pitch, const From& from, int planes, int width, int lo, int hi,
                            int first, int rows, int lanes_log) {
@@ -88,8 +88,9 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
     // Forward has images of one channel here, the gradient channels of one image.
     const T* const in = p.in + (int64_t(n) * p.channels + channel) * p.in_h * p.in_w;
     const int64_t in_step = int64_t(kGradient ? 1 : p.channels) * p.in_h * p.in_w;
-    widen_rows<T>(patch + (lo - bx + p.left), p.rows * p.pitch, p.pitch, [&](int i) { return in + i * in_step; },
-                  kGradient ? planes : min(per_step, end - n), p.in_w, lo, hi, lowest, loaded, p.in_lanes_log);
+    widen_rows<T>(
+        patch + (lo - bx + p.left), p.rows * p.pitch, p.pitch, [&](int i) { return in + i * in_step; },
+        kGradient ? planes : min(per_step, end - n), p.in_w, lo, hi, lowest, loaded, p.in_lanes_log);
     A* const to = filter + (kY - 1) * filter_pitch + p.shift;
     const int64_t filter_step = int64_t(p.taps_h) * p.taps_w;
     const T* const source = p.filter + ((kGradient ? int64_t(n) * p.channels : 0) + channel) * filter_step;
@@ -98,8 +99,9 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
       for (int k = threadIdx.x; k < p.taps_h * p.taps_w; k += blockDim.x)
         to[k / p.taps_w * filter_pitch + k % p.taps_w] = widen(source[p.taps_h * p.taps_w - 1 - k]);
     } else {
-      widen_rows<T>(to, filter_rows * filter_pitch, filter_pitch, [&](int i) { return source + i * filter_step; }, planes,
-                    p.taps_w, 0, p.taps_w, 0, p.taps_h, p.filter_lanes_log);
+      widen_rows<T>(
+          to, filter_rows * filter_pitch, filter_pitch, [&](int i) { return source + i * filter_step; }, planes,
+          p.taps_w, 0, p.taps_w, 0, p.taps_h, p.filter_lanes_log);
     }
     __syncthreads();
     if (!busy) continue;
@@ -200,8 +202,8 @@ bool launch_forward(const Correlation& p, cudaStream_t stream) {
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   // Many small images: threads that only help to load them.
   const int64_t threads = q.images > 1 ? kMostThreads : round_up(tiles_x * tiles_y, kWarp);
-  large<T, false><<<dim3(unsigned(p.channels * blocks_x * blocks_y), unsigned(groups)), unsigned(threads), bytes,
-                    stream>>>(q);
+  large<T, false>
+      <<<dim3(unsigned(p.channels * blocks_x * blocks_y), unsigned(groups)), unsigned(threads), bytes, stream>>>(q);
   return true;
 }
 
@@ -236,13 +238,6 @@ bool launch_backward(const WeightGradient& p, cudaStream_t stream) {
   return true;
 }
 
-struct Move {
-  template <class A>
-  __device__ A operator()(A x) const {
-    return x;
-  }
-};
-
 }  // namespace
 
 bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
@@ -263,18 +258,6 @@ bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream) {
     if constexpr (!std::is_same_v<T, double>) done = launch_backward<T>(p, stream);
   });
   return done;
-}
-
-void copy_image(const char* op, const Tensor& from, Tensor& to) {
-  dispatch_bits(from.scalar_type(), [&](auto zero) {
-    pointwise_into<decltype(zero)>(op, to, to.sizes(), to.strides(), Move(), from);
-  });
-}
-
-Tensor in_planes(const char* op, const Tensor& image) {
-  Tensor planes = empty_image(image, image.size(0), image.size(1), image.size(2), image.size(3), false);
-  copy_image(op, image, planes);
-  return planes;
 }
 
 }  // namespace customops::cuda::depthwise

@@ -6,8 +6,8 @@
 // up to 7x7 is bound by memory, although half of the second matrix or more is zeros.
 //
 // A block keeps the taps of its channels, twice, the second time moved by one, so that a pair of taps is one aligned
-// word; it goes through the batch, bringing the next image into shared memory while it computes. A warp computes 16 rows
-// by kTiles * 8 columns.
+// word; it goes through the batch, bringing the next image into shared memory while it computes. A warp computes 16
+// rows by kTiles * 8 columns.
 //
 // Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.
 #include "depthwise_conv2d.cuh"
@@ -59,10 +59,9 @@ template <class T>
 __device__ void multiply_8(float (&sum)[4], const uint32_t* a, const uint32_t* b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, c10::Half>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
   else
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
@@ -101,22 +100,24 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const Loads<8, PlanesPlace> loads(place, place.all(count));
   const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
   const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
-  if (begin < end) loads.issue(p.load_bytes, patches, in);
+  if (begin < end) loads.template issue_bytes<8>(p.load_bytes, patches, in);
 
   // A warp has one share of the block's outputs, the same in every image.
-  const int units = p.units_x * p.units_y, plane = warp / units, uy = warp % units / p.units_x, ux = warp % units % p.units_x;
+  const int units = p.units_x * p.units_y, plane = warp / units, uy = warp % units / p.units_x,
+            ux = warp % units % p.units_x;
   const int oy = by + uy * kRows, ox = bx + ux * kTiles * kColumns;
   const bool busy = plane < count && oy < p.out_h && ox < p.out_w;
   const int width = min(kTiles * kColumns, p.out_w - ox), height = min(kRows, p.out_h - oy);
   const int tiles = (width + kColumns - 1) / kColumns;
   const int patch = (plane * p.rows + uy * kRows) * p.pitch + ux * kTiles * kColumns;
-  const unsigned matrices = unsigned(__cvta_generic_to_shared(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns));
+  const unsigned matrices =
+      unsigned(__cvta_generic_to_shared(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns));
   const float bias = busy && p.bias ? widen(p.bias[channel + plane]) : 0.0f;
   T* out = p.out + (int64_t(begin) * p.channels + channel + plane) * p.out_h * p.out_w + int64_t(oy) * p.out_w + ox;
   T* const staged = reinterpret_cast<T*>(shared + p.staged_at) + warp * kRows * p.staged_pitch;
   const int first_pair = pair - group + kColumns - 1;
-  const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * p.taps_h * 2 * kTapPitch) + first_pair / 2 +
-                                first_pair % 2 * (kTapPitch / 2);
+  const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * p.taps_h * 2 * kTapPitch) +
+                                first_pair / 2 + first_pair % 2 * (kTapPitch / 2);
   const int first = max(0, p.top - oy - (kRows - 1)), last = min(p.taps_h, p.in_h + p.top - oy);
   wait_copies();
   __syncthreads();
@@ -129,14 +130,14 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
 
   for (int n = begin, stage = 0; n < end; ++n, stage ^= 1) {
     in += in_image;
-    if (n + 1 < end) loads.issue(p.load_bytes, patches + (stage ^ 1) * p.patch_elements, in);
+    if (n + 1 < end) loads.template issue_bytes<8>(p.load_bytes, patches + (stage ^ 1) * p.patch_elements, in);
     if (busy) {
       float sum[kTiles][4];
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[t][i] = bias;
-      const auto add = [&](unsigned row, const uint32_t(&b)[kBlocks]) {
+      const auto add = [&](unsigned row, const uint32_t (&b)[kBlocks]) {
         uint32_t a[kAll + 1][2];
 #pragma unroll
         for (int j = 0; j < kAll; j += 2) {
@@ -238,7 +239,8 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
     q.rows = q.units_y * kRows + q.taps_h - 1;
     q.patch_elements = q.planes * q.rows * q.pitch;
     q.staged_at = int(2 * q.patch_elements * sizeof(T));
-    q.taps_at = q.staged_at + int(round_up(q.planes * q.units_x * q.units_y * kRows * q.staged_pitch * sizeof(T), kAccess));
+    q.taps_at =
+        q.staged_at + int(round_up(q.planes * q.units_x * q.units_y * kRows * q.staged_pitch * sizeof(T), kAccess));
     q.bytes = q.taps_at + int(q.planes * p.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
     return q.bytes > 64 << 10;
   };
@@ -282,6 +284,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   return false;
 }
 
+}  // namespace
+
 // Reads driver state that never changes: cheap enough for every call.
 bool has_tensor_cores() {
   int device = 0, major = 0;
@@ -290,12 +294,8 @@ bool has_tensor_cores() {
   return major >= 8;
 }
 
-}  // namespace
-
 bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
-  const auto fits = [](const Line& a) {
-    return a.up == 1 && a.down == 1 && a.dilation == 1 && a.pad >= 0 && small(a);
-  };
+  const auto fits = [](const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && a.pad >= 0 && small(a); };
   if (!fits(p.x) || !fits(p.y) || !has_tensor_cores()) return false;
   if (dtype == ScalarType::Half) return launch<c10::Half>(p, stream);
   if (dtype == ScalarType::BFloat16) return launch<c10::BFloat16>(p, stream);

@@ -1,7 +1,7 @@
-// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps. A block brings a tile of
-// the image, 32 threads' channels deep, into shared memory, with zeros around the image, and goes through the batch: the
-// next image's tile is on its way meanwhile. Neighbouring threads take neighbouring channels, and keep their taps in
-// registers: fewer channels for more taps. A thread computes kX by kY pixels, walking down the rows of its window.
+// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps. A block brings a tile
+// of the image, 32 threads' channels deep, into shared memory, with zeros around the image, and goes through the batch:
+// the next image's tile is on its way meanwhile. Neighbouring threads take neighbouring channels, and keep their taps
+// in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking down the rows of its window.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
@@ -56,23 +56,34 @@ __global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ Pixe
     for (int k = 0; k < S::kTaps; ++k)
       taps[k][v] = busy ? widen(p.weight[int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]) : A(0);
   }
-  const PixelsPlace place{p.tile, by / R::kUp * R::kDown - p.top, bx / R::kUp * R::kDown - p.left, p.in_h, p.in_w,
-                          p.channels - first_channel, p.channels};
+  const PixelsPlace place{p.tile,
+                          by / R::kUp * R::kDown - p.top,
+                          bx / R::kUp * R::kDown - p.left,
+                          p.in_h,
+                          p.in_w,
+                          p.channels - first_channel,
+                          p.channels};
   const Loads<4, PixelsPlace> loads(place, place.all());
   const int64_t in_image = int64_t(p.in_h) * p.in_w * p.channels, out_image = int64_t(p.out_h) * p.out_w * p.channels;
   const T* in = p.in + begin * in_image + first_channel;
   T* out = p.out + begin * out_image + channel;
   const int row_step = p.tile.columns * p.tile.pixel;
-  __syncthreads();
-  if (begin < end) loads.issue(p.load_bytes, patches, in);
-  for (int n = begin, stage = 0; n < end; ++n, out += out_image) {
+  const T* patch = patches + vector;
+  // With two stages the next image is asked for before this one is computed, with one stage in between.
+  for (int n = begin - (p.stages == 2), stage = 0; n < end; ++n) {
     wait_copies();
     __syncthreads();
-    const T* const patch = patches + stage * stage_elements + vector;
-    in += in_image;
+    if (const int next = n + (p.stages == 2); next < end) {
+      loads.issue_bytes(p.load_bytes, patches + stage * stage_elements, in);
+      in += in_image;
+    }
     if (p.stages == 2) {
       stage ^= 1;
-      if (n + 1 < end) loads.issue(p.load_bytes, patches + stage * stage_elements, in);
+      patch = patches + stage * stage_elements + vector;
+      if (n < begin) continue;
+    } else {
+      wait_copies();
+      __syncthreads();
     }
     for (int t = busy ? int(member) : p.tiles; t < p.tiles; t += p.members) {
       uint32_t ty = t;
@@ -110,10 +121,7 @@ __global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ Pixe
         }
       }
     }
-    if (p.stages == 1) {
-      __syncthreads();
-      if (n + 1 < end) loads.issue(p.load_bytes, patches, in);
-    }
+    out += out_image;
   }
 }
 
@@ -143,7 +151,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
   q.channels = int(p.channels), q.flipped = p.flipped, q.batch = int(p.batch);
   q.left = int((p.x.pad - R::kPhase) / R::kUp), q.top = int((p.y.pad - R::kPhase) / R::kUp);
-  q.tiles = int(tiles_x * tiles_y), q.members = int(std::min<int64_t>(members, q.tiles)), q.load_bytes = int(vector * sizeof(T));
+  q.tiles = int(tiles_x * tiles_y), q.members = int(std::min<int64_t>(members, q.tiles)),
+  q.load_bytes = int(vector * sizeof(T));
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
   if (blocks_x * blocks_y > kMost / chunks) return false;
   q.images_a_split = images_a_split(p.batch, chunks * blocks_x * blocks_y);
@@ -165,8 +174,10 @@ bool launch(const Correlation& p, cudaStream_t stream) {
     return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
   };
   if (is(1, 1)) return launch<T, Reach<1, 1, taps>>(p, stream);
-  if (is(1, 2)) return launch<T, Reach<1, 2, taps>>(p, stream);
-  if (is(2, 1)) return launch<T, Reach<2, 1, taps>>(p, stream);
+  if constexpr (taps < 7) {
+    if (is(1, 2)) return launch<T, Reach<1, 2, taps>>(p, stream);
+    if (is(2, 1)) return launch<T, Reach<2, 1, taps>>(p, stream);
+  }
   return false;
 }
 

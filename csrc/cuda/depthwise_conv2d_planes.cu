@@ -1,7 +1,8 @@
-// depthwise_conv2d, forward and grad_input, for contiguous images and 3x3, 5x5 and 7x7 taps. A block brings some rows of
-// a plane, or several small planes, into shared memory, each pixel once but for the rows that neighbouring blocks share.
-// A thread computes kX by kY outputs in registers: it walks down the rows of its window, and adds each to all the
-// outputs that it concerns, so that three vectors from shared memory feed up to 7 * 7 * 4 multiply-adds.
+// depthwise_conv2d, forward and grad_input, for contiguous images and 3x3, 5x5 and, at stride 1, 7x7 taps. A block
+// brings some rows of a plane, or several small planes, into shared memory, each pixel once but for the rows that
+// neighbouring blocks share. A thread computes kX by kY outputs in registers: it walks down the rows of its window, and
+// adds each to all the outputs that it concerns, so that three vectors from shared memory feed up to 7 * 7 * 4
+// multiply-adds.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
@@ -14,10 +15,10 @@ template <class T, class R>
 struct Tile {
   static constexpr int kX = sizeof(T) == 2 && R::kUp == 2 ? 8 : (sizeof(T) == 4 && R::kDown == 2 ? 2 : 4);
   static constexpr int kY = R::kUp == 1 ? 7 : 32 / kX;
-  static constexpr int kStep = kX * R::kDown / R::kUp;                            // pixels to the next thread
-  static constexpr int kVector = std::min<int>(kAccess / sizeof(T), kStep);       // read at once
-  static constexpr int kLead = (R::kSame - R::kPhase) / R::kUp;                   // pixels before the first output
-  static constexpr int kShift = kLead ? 4 - kLead : 0;                            // so that images start at a vector
+  static constexpr int kStep = kX * R::kDown / R::kUp;                       // pixels to the next thread
+  static constexpr int kVector = std::min<int>(kAccess / sizeof(T), kStep);  // read at once
+  static constexpr int kLead = (R::kSame - R::kPhase) / R::kUp;              // pixels before the first output
+  static constexpr int kShift = kLead ? 4 - kLead : 0;                       // so that images start at a vector
   static constexpr int kRow = (kShift + R::span(kX) + kVector - 1) / kVector * kVector;
   static constexpr int kTaps = R::kTaps * R::kTaps;
 };
@@ -34,6 +35,9 @@ struct PlanesOf {
 
 template <class T, class R>
 __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ PlanesOf<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (sizeof(T) == 2 && R::kUp == 1 && R::kDown == 1) return;  // see launch_planes
+#endif
   using S = Tile<T, R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
@@ -64,14 +68,15 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
   const int ox = tx * S::kX, oy = ty * S::kY;  // within the block
   const int out_rows = min(int(p.tiles_y.divisor) * S::kY, p.out_h - by), out_columns = p.out_w - bx;
 
-  __syncthreads();
-  if (begin < end) loads.issue(p.load_bytes, reinterpret_cast<T*>(shared), in);
-  for (int n = begin, stage = 0; n < end; ++n, stage ^= 1) {
+  for (int n = begin - 1, stage = 1; n < end; ++n, stage ^= 1) {
     wait_copies();
     __syncthreads();
     T* const patch = reinterpret_cast<T*>(shared + stage * p.patch_bytes);
+    if (n + 1 < end)
+      loads.template issue_bytes<sizeof(T) * 4>(p.load_bytes,
+                                                reinterpret_cast<T*>(shared + (stage ^ 1) * p.patch_bytes), in);
     in += in_image;
-    if (n + 1 < end) loads.issue(p.load_bytes, reinterpret_cast<T*>(shared + (stage ^ 1) * p.patch_bytes), in);
+    if (n < begin) continue;
     A sum[S::kY][S::kX][1];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y)
@@ -182,8 +187,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y)), q.columns = int((tiles_x - 1) * S::kStep + S::kRow);
   q.planes = int(planes), q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
   q.images_a_split = images_a_split(p.batch, a_batch);
-  q.load_bytes =
-      int(sizeof(T)) * row_vector<T>(p.in, p.x.in, blocks_x > 1 ? std::gcd<int64_t>(q.left, tiles_x * S::kStep) : q.left);
+  q.load_bytes = int(sizeof(T)) *
+                 row_vector<T>(p.in, p.x.in, blocks_x > 1 ? std::gcd<int64_t>(q.left, tiles_x * S::kStep) : q.left);
   q.whole = p.x.out % S::kX == 0 && reinterpret_cast<uintptr_t>(p.out) % (S::kX * sizeof(T)) == 0;
   q.store_bytes = q.whole || blocks_x > 1
                       ? 0
@@ -202,8 +207,10 @@ bool launch(const Correlation& p, cudaStream_t stream) {
     return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
   };
   if (is(1, 1)) return launch<T, Reach<1, 1, taps>>(p, stream);
-  if (is(1, 2)) return launch<T, Reach<1, 2, taps>>(p, stream);
-  if (is(2, 1)) return launch<T, Reach<2, 1, taps>>(p, stream);
+  if constexpr (taps < 7) {
+    if (is(1, 2)) return launch<T, Reach<1, 2, taps>>(p, stream);
+    if (is(2, 1)) return launch<T, Reach<2, 1, taps>>(p, stream);
+  }
   return false;
 }
 
@@ -211,6 +218,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
 
 bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
   if (p.x.taps != p.y.taps || p.x.dilation != 1 || p.y.dilation != 1 || !small(p.x) || !small(p.y)) return false;
+  // Tensor cores are faster; what launch_mma refuses, such as padding beyond the kernel, is rare.
+  if (dtype != ScalarType::Float && p.x.up * p.y.up * p.x.down * p.y.down == 1 && has_tensor_cores()) return false;
   bool done = false;
   dispatch(dtype, [&](auto zero) {
     using T = decltype(zero);
