@@ -63,10 +63,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t all = int64_t(along_x.taps) * along_y.taps;
   const T* const taps = weight + int64_t(channel) * all;
   A sum = bias ? widen(bias[channel]) : A(0);
+#pragma unroll 1
   for (Int ky = y.first; ky < y.last; ++ky) {
     const Int at_y = y.start + ky * along_y.dilation;
     if (along_y.up > 1 && at_y % along_y.up != 0) continue;
     const T* const row = from + int64_t(at_y / along_y.up) * along_x.in * pixel;
+#pragma unroll 1
     for (Int kx = x.first; kx < x.last; ++kx) {
       const Int at_x = x.start + kx * along_x.dilation;
       if (along_x.up > 1 && at_x % along_x.up != 0) continue;

@@ -341,6 +341,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t to_pixel = channels_last ? int64_t(channels) : 1;
   A sum[kTapsAtOnce] = {};
   if (channel < channels)
+#pragma unroll 1
     for (Index i = begin + (channels_last ? warp : threadIdx.x); i < end; i += step) {
       Index n = i;
       const int64_t ox = int64_t(out_w.split(n)), oy = int64_t(out_h.split(n));

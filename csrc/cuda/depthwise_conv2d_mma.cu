@@ -100,7 +100,6 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const Loads<8, PlanesPlace> loads(place, place.all(count));
   const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
   const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
-  if (begin < end) loads.template issue_bytes<8>(p.load_bytes, patches, in);
 
   // A warp has one share of the block's outputs, the same in every image.
   const int units = p.units_x * p.units_y, plane = warp / units, uy = warp % units / p.units_x,
@@ -119,7 +118,6 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * p.taps_h * 2 * kTapPitch) +
                                 first_pair / 2 + first_pair % 2 * (kTapPitch / 2);
   const int first = max(0, p.top - oy - (kRows - 1)), last = min(p.taps_h, p.in_h + p.top - oy);
-  wait_copies();
   __syncthreads();
   uint32_t kept[kTaps + 1][kBlocks];
   if (kTaps > 0 && busy)
@@ -128,10 +126,10 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
 #pragma unroll
       for (int j = 0; j < kBlocks; ++j) kept[ky][j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
 
-  for (int n = begin, stage = 0; n < end; ++n, stage ^= 1) {
-    in += in_image;
+  for (int n = begin - 1, stage = 1; n < end; ++n, stage ^= 1) {
     if (n + 1 < end) loads.template issue_bytes<8>(p.load_bytes, patches + (stage ^ 1) * p.patch_elements, in);
-    if (busy) {
+    in += in_image;
+    if (busy && n >= begin) {
       float sum[kTiles][4];
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
@@ -209,7 +207,7 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
           store_run(out + int64_t(y) * p.out_w, staged + y * p.staged_pitch, width, p.store_bytes, lane % 8, 8);
       }
     }
-    out += out_image;
+    if (n >= begin) out += out_image;
     wait_copies();
     __syncthreads();
   }
