@@ -125,12 +125,6 @@ struct Loads {
       for (int i = 0; i < kKept; ++i)
         if (from[i] >= 0) copy_async<bytes>(patch + to[i], image + from[i]);
     }
-    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
-      int to_rest, from_rest;
-      place(at, to_rest, from_rest);
-      if (from_rest < 0) continue;
-      copy_async<bytes>(patch + to_rest, image + from_rest);
-    }
   }
   template <int kMostBytes = 16, class T>
   __device__ void issue_bytes(int bytes, T* patch, const T* image) const {
@@ -142,6 +136,21 @@ struct Loads {
       issue<4>(patch, image);
     else if constexpr (sizeof(T) == 2)
       issue<2>(patch, image);
+    // What is too much for the registers: rare, and not worth a loop for every width.
+#pragma unroll 1
+    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
+      int to_rest, from_rest;
+      place(at, to_rest, from_rest);
+      if (from_rest < 0) continue;
+      if (kMostBytes == 16 && bytes == 16)
+        copy_async<kMostBytes>(patch + to_rest, image + from_rest);
+      else if (bytes == 8)
+        copy_async<8>(patch + to_rest, image + from_rest);
+      else if (bytes == 4)
+        copy_async<4>(patch + to_rest, image + from_rest);
+      else
+        copy_async<2>(patch + to_rest, image + from_rest);
+    }
   }
 };
 
