@@ -3,7 +3,8 @@
     python benchmarks/add2.py [--device=cpu] [--output=FOLDER]
 
 Memory-bound ops have a floor: each input byte read once, each output byte written once, at the speed of a copy. The floor is
-a copy of exactly that many bytes, timed in the same rounds as the op and its peers. Every round times each of them once, in
+a copy of exactly that many bytes, timed in the same rounds as the op and its peers; rows with more arithmetic than that say
+how much, and their floor is the larger of both. Every round times each of them once, in
 an order that rotates, over inputs that rotate through more memory than the caches hold. Quoted are medians.
 """
 
@@ -26,6 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 ROUNDS = 50
 CACHE_BYTES = {"cuda": 256e6, "cpu": 128e6}  # inputs of one row take at least as much together
 FLOOR = "floor"
+CUDA_FLOPS = 67e12  # of float32, outside tensor cores, an H200's by its data sheet
 
 
 class Row(NamedTuple):
@@ -35,6 +37,7 @@ class Row(NamedTuple):
     bytes: int  # read once plus written once
     make: Callable[[], tuple]
     peers: dict[str, Callable]  # "customops" first
+    flops: float = 0  # at least so many, twice the multiply-adds; counts on GPUs
 
 
 def compiled(f: Callable) -> Callable:
@@ -76,7 +79,10 @@ def measure(row: Row, device: str, rounds: int) -> dict[str, float]:
             marks[name].append((start, mark()))
         if device == "cuda":
             torch.cuda.synchronize()
-    return {name: statistics.median(microseconds(*pair) for pair in marks[name]) for name in names}
+    medians = {name: statistics.median(microseconds(*pair) for pair in marks[name]) for name in names}
+    if device == "cuda":
+        medians[FLOOR] = max(medians[FLOOR], row.flops / CUDA_FLOPS * 1e6)
+    return medians
 
 
 def machine(device: str) -> dict:
@@ -119,10 +125,13 @@ def main(op: str, rows: Callable[[str], list[Row]]) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rows", default="", help="only rows whose name contains this")
     args = parser.parse_args()
     result = {"op": op} | machine(args.device) | {"rows": []}
     print(f"{op} on {result['device']}, torch {result['torch']}: microseconds (times the floor)", flush=True)
     for row in rows(args.device):
+        if args.rows not in row.name:
+            continue
         us = measure(row, args.device, args.rounds)
         result["rows"].append({"name": row.name, "bytes": row.bytes, "us": {k: round(v, 2) for k, v in us.items()}})
     print(table(result), flush=True)

@@ -27,7 +27,8 @@ def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     float64 stays, and so does whatever isn't a floating-point number.
     """
     device = tensors[0].device.type
-    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+    # By name, not by torch.amp.is_autocast_available: torch.compile of torch 2.11 cannot look into that.
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(

@@ -13,6 +13,11 @@ struct Copy {
   }
 };
 
+void copy_strided(const char* op, const Tensor& from, Tensor& out) {
+  dispatch_bits(from.scalar_type(),
+                [&](auto zero) { pointwise_into<decltype(zero)>(op, out, out.sizes(), out.strides(), Copy(), from); });
+}
+
 Tensor flatten_copy(const Tensor& x) {
   check_dtype("flatten_copy", "x", x);
   const int64_t n = x.numel(), one = 1;

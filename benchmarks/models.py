@@ -1,0 +1,197 @@
+"""Training steps of ConvNeXt-T and MobileNetV3-Large, before and after customops.replace_depthwise, on random images.
+
+    python benchmarks/models.py [--batch=128] [--dtype=fp16] [--losses]
+
+Prints images per second, forward and backward and step of SGD, of torch (cuDNN's benchmark mode on) and of ours, in both
+memory formats. With --losses it trains 20 steps in float32 instead, both ways from the same weights on the same images, and
+prints the largest relative difference of the losses. Both networks are written here with plain torch modules, after
+https://arxiv.org/abs/2201.03545 and https://arxiv.org/abs/1905.02244.
+"""
+
+import argparse
+import copy
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import customops
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+
+
+class LayerNorm2d(nn.LayerNorm):
+    """LayerNorm over the channels of (N, C, H, W)."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvNeXtBlock(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.norm = nn.LayerNorm(width)
+        self.expand, self.project = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.full((width,), 1e-6))
+
+    def forward(self, x):
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return x + (self.scale * self.project(F.gelu(self.expand(y)))).permute(0, 3, 1, 2)
+
+
+def convnext_tiny(classes: int = 1000) -> nn.Module:
+    widths, depths = (96, 192, 384, 768), (3, 3, 9, 3)
+    layers = [nn.Conv2d(3, widths[0], 4, 4), LayerNorm2d(widths[0], eps=1e-6)]
+    for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+        if i:
+            layers += [LayerNorm2d(widths[i - 1], eps=1e-6), nn.Conv2d(widths[i - 1], width, 2, 2)]
+        layers += [ConvNeXtBlock(width) for _ in range(depth)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(widths[-1]), nn.Linear(widths[-1], classes)]
+    return nn.Sequential(*layers, *head)
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        squeezed = (width // 4 + 7) // 8 * 8
+        self.down, self.up = nn.Conv2d(width, squeezed, 1), nn.Conv2d(squeezed, width, 1)
+
+    def forward(self, x):
+        return x * F.hardsigmoid(self.up(F.relu(self.down(x.mean((2, 3), keepdim=True)))))
+
+
+class InvertedResidual(nn.Module):
+    def __init__(self, width: int, kernel: int, expanded: int, out: int, squeeze: bool, act: type, stride: int):
+        super().__init__()
+        layers = []
+        if expanded != width:
+            layers += [nn.Conv2d(width, expanded, 1, bias=False), nn.BatchNorm2d(expanded), act()]
+        depthwise = nn.Conv2d(expanded, expanded, kernel, stride, kernel // 2, groups=expanded, bias=False)
+        layers += [depthwise, nn.BatchNorm2d(expanded), act()]
+        if squeeze:
+            layers.append(SqueezeExcite(expanded))
+        self.layers = nn.Sequential(*layers, nn.Conv2d(expanded, out, 1, bias=False), nn.BatchNorm2d(out))
+        self.residual = stride == 1 and width == out
+
+    def forward(self, x):
+        return x + self.layers(x) if self.residual else self.layers(x)
+
+
+# kernel, expanded, out, squeeze and excite, activation, stride
+MOBILE = [
+    (3, 16, 16, False, nn.ReLU, 1),
+    (3, 64, 24, False, nn.ReLU, 2),
+    (3, 72, 24, False, nn.ReLU, 1),
+    (5, 72, 40, True, nn.ReLU, 2),
+    (5, 120, 40, True, nn.ReLU, 1),
+    (5, 120, 40, True, nn.ReLU, 1),
+    (3, 240, 80, False, nn.Hardswish, 2),
+    (3, 200, 80, False, nn.Hardswish, 1),
+    (3, 184, 80, False, nn.Hardswish, 1),
+    (3, 184, 80, False, nn.Hardswish, 1),
+    (3, 480, 112, True, nn.Hardswish, 1),
+    (3, 672, 112, True, nn.Hardswish, 1),
+    (5, 672, 160, True, nn.Hardswish, 2),
+    (5, 960, 160, True, nn.Hardswish, 1),
+    (5, 960, 160, True, nn.Hardswish, 1),
+]
+
+
+def mobilenet_v3_large(classes: int = 1000) -> nn.Module:
+    """Without dropout, so that two runs can be compared."""
+    width, layers = 16, [nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish()]
+    for kernel, expanded, out, squeeze, act, stride in MOBILE:
+        layers.append(InvertedResidual(width, kernel, expanded, out, squeeze, act, stride))
+        width = out
+    layers += [nn.Conv2d(width, 960, 1, bias=False), nn.BatchNorm2d(960), nn.Hardswish()]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, classes)]
+    return nn.Sequential(*layers, *head)
+
+
+MODELS = {"ConvNeXt-T": convnext_tiny, "MobileNetV3-L": mobilenet_v3_large}
+
+
+def losses(model: nn.Module, steps: int, batch: int, size: int, device: str, rate: float = 0.01) -> list[float]:
+    """Of `steps` steps of SGD from the weights that the model has, on images and labels that depend on nothing else."""
+    generator = torch.Generator().manual_seed(1)
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9), []
+    for _ in range(steps):
+        images = torch.randn(batch, 3, size, size, generator=generator).to(device)
+        labels = torch.randint(1000, (batch,), generator=generator).to(device)
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def compare_losses(name: str, steps: int = 20, batch: int = 16, size: int = 224, device: str = "cuda") -> float:
+    """The largest relative difference between the losses of torch and ours, in float32 without TF32."""
+    torch.manual_seed(0)
+    plain = MODELS[name]().to(device)
+    replaced = customops.replace_depthwise(copy.deepcopy(plain)) or plain
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
+        theirs, ours = (losses(model, steps, batch, size, device) for model in (plain, replaced))
+    return max(abs(a - b) / abs(a) for a, b in zip(theirs, ours, strict=True))
+
+
+def images_per_second(model: nn.Module, batch: int, size: int, dtype: torch.dtype, memory_format, device: str) -> float:
+    model = model.to(device, memory_format=memory_format)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=memory_format)
+    labels = torch.randint(1000, (batch,), device=device)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
+            loss = F.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+
+    def seconds(steps):
+        torch.cuda.synchronize() if device == "cuda" else None
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize() if device == "cuda" else None
+        return (time.perf_counter() - start) / steps
+
+    seconds(3)
+    return batch / min(seconds(4) for _ in range(3))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--dtype", choices=DTYPES, action="append", help="float16 and bfloat16 through autocast")
+    parser.add_argument("--losses", action="store_true")
+    args = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    for name, make in MODELS.items():
+        if args.losses:
+            difference = compare_losses(name, batch=min(args.batch, 16), size=args.size, device=args.device)
+            print(f"{name:14s} 20 steps, losses differ by {difference:.1e}", flush=True)
+            continue
+        for dtype in args.dtype or DTYPES:
+            for layout, memory_format in FORMATS.items():
+                plain = make()
+                replaced = customops.replace_depthwise(copy.deepcopy(plain))
+                rates = [
+                    images_per_second(model, args.batch, args.size, DTYPES[dtype], memory_format, args.device)
+                    for model in (plain, replaced)
+                ]
+                speed = rates[1] / rates[0]
+                print(
+                    f"{name:14s} {dtype} {layout}: torch {rates[0]:7.0f}, customops {rates[1]:7.0f} images/s ({speed:.2f} x)",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

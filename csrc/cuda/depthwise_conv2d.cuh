@@ -1,0 +1,408 @@
+// What the CUDA kernels of depthwise_conv2d share: the sum that they compute, and the way of images into shared memory.
+//
+// Forward and grad_input are one sum, a correlation of each plane with the taps of its channel,
+//   out[o] = bias + sum_k w[k] in[(o * down - pad + k * dilation) / up],  where up divides that, and a pixel is there;
+// grad_input exchanges up and down and flips the taps. grad_weight has the image in the place of `in`, the gradient in
+// the place of the taps, and sums over the batch.
+#pragma once
+
+#include <numeric>
+
+#include "../depthwise_conv2d.h"
+#include "pointwise.cuh"
+
+namespace customops::cuda {
+
+// In flatten_copy.cu: fills `out` from an input of its shape and of any strides.
+void copy_strided(const char* op, const Tensor& from, Tensor& out);
+
+namespace depthwise {
+
+constexpr int kWarp = 32;
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 4;  // so that sums of a few don't overflow
+
+struct Line {
+  int64_t in, out, taps, up, down, pad, dilation;
+};
+
+struct Correlation {
+  int64_t batch, channels;
+  Line y, x;
+  bool channels_last, flipped;
+  const void *in, *weight, *bias;  // bias: null for none
+  void* out;
+};
+
+inline bool small(const Line& a) {
+  return std::max({a.in * a.up, a.out * a.down, a.taps * a.dilation, a.up, a.down, std::abs(a.pad)}) < kMost;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// How `taps` taps lie over outputs from a multiple of up on, where pad = (taps - 1) / 2 modulo up. All is constant, and
+// so is which tap meets which pixel.
+template <int up, int down, int taps>
+struct Reach {
+  static constexpr int kUp = up, kDown = down, kTaps = taps, kSame = (taps - 1) / 2;
+  static constexpr int kPhase = kSame % up;
+
+  // Input pixels under the windows of n outputs.
+  __host__ __device__ static constexpr int span(int n) { return (taps - 1 - kPhase + (n - 1) * down) / up + 1; }
+  // The tap by which pixel i of these counts for output o, or -1.
+  __host__ __device__ static constexpr int tap(int i, int o) {
+    const int k = i * up + kPhase - o * down;
+    return k < taps ? k : -1;
+  }
+};
+
+// A pixel's elements as far as one access takes them: 4, 2 or 1, whatever divides the rows and the base.
+template <class T>
+int row_vector(const void* base, int64_t width, int64_t also = 0) {
+  for (int v = 4; v > 1; v /= 2)
+    if (width % v == 0 && also % v == 0 && reinterpret_cast<uintptr_t>(base) % (v * sizeof(T)) == 0) return v;
+  return 1;
+}
+
+// Copies that need no registers on their way, from sm_80 on; done at wait_copies, in the issuing thread's eyes.
+template <int bytes>
+__device__ void copy_async(void* shared, const void* global) {
+  static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (bytes >= 4) {
+    const unsigned to = unsigned(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
+    return;
+  }
+#endif
+  using Bits =
+      std::conditional_t<bytes == 16, uint4,
+                         std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, uint32_t, uint16_t>>>;
+  *static_cast<Bits*>(shared) = *static_cast<const Bits*>(global);
+}
+
+__device__ inline void wait_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+inline Tensor in_planes(const char* op, const Tensor& image) {
+  Tensor planes = empty_image(image, image.size(0), image.size(1), image.size(2), image.size(3), false);
+  copy_strided(op, image, planes);
+  return planes;
+}
+
+// What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop
+// over them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
+// place(i, to, from), with the number of a vector, and gives its offsets in elements.
+template <int kKept, class Place>
+struct Loads {
+  const Place place;
+  const int all;
+  int to[kKept], from[kKept];
+
+  __device__ Loads(const Place& place, int all) : place(place), all(all) {
+#pragma unroll
+    for (int i = 0; i < kKept; ++i)
+      if (const int at = threadIdx.x + i * blockDim.x; at < all)
+        place(at, to[i], from[i]);
+      else
+        from[i] = -1;
+  }
+  template <int bytes, class T>
+  __device__ void issue(T* patch, const T* image) const {
+    if constexpr (bytes < 4) {  // not asynchronous: all that a thread reads is under way before the first is waited for
+      T value[kKept];
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) value[i] = image[from[i]];
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) patch[to[i]] = value[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) copy_async<bytes>(patch + to[i], image + from[i]);
+    }
+  }
+  template <int kMostBytes = 16, class T>
+  __device__ void issue_bytes(int bytes, T* patch, const T* image) const {
+    if (kMostBytes == 16 && bytes == 16)
+      issue<kMostBytes>(patch, image);
+    else if (bytes == 8)
+      issue<8>(patch, image);
+    else if (bytes == 4)
+      issue<4>(patch, image);
+    else if constexpr (sizeof(T) == 2)
+      issue<2>(patch, image);
+    // What is too much for the registers: rare, and not worth a loop for every width.
+#pragma unroll 1
+    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
+      int to_rest, from_rest;
+      place(at, to_rest, from_rest);
+      if (from_rest < 0) continue;
+      if (kMostBytes == 16 && bytes == 16)
+        copy_async<kMostBytes>(patch + to_rest, image + from_rest);
+      else if (bytes == 8)
+        copy_async<8>(patch + to_rest, image + from_rest);
+      else if (bytes == 4)
+        copy_async<4>(patch + to_rest, image + from_rest);
+      else
+        copy_async<2>(patch + to_rest, image + from_rest);
+    }
+  }
+};
+
+// n / d and n % d for n below 2^22, by way of float32: a few instructions, where an integer division has dozens.
+struct Quotient {
+  int divisor;
+  float inverse;
+
+  __device__ explicit Quotient(int d) : divisor(d), inverse(1.0f / float(d)) {}
+  __device__ int split(int& n) const {  // replaces n by n / d, returns n % d
+    int q = int(float(n) * inverse), r = n - q * divisor;
+    if (r < 0) q -= 1, r += divisor;
+    if (r >= divisor) q += 1, r -= divisor;
+    n = q;
+    return r;
+  }
+};
+
+// Part of some planes in shared memory: `rows` rows of `pitch` elements a plane, the first of them the pixel (y0, x0),
+// which may lie outside the image; what lies outside is left alone. `vector` elements divide everything along x.
+struct PlanesPlace {
+  int y0, x0, rows, pitch, h, w, y_lo, x_lo, vector;
+  Quotient height, vectors;
+
+  __device__ PlanesPlace(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
+      : y0(y0),
+        x0(x0),
+        rows(rows),
+        pitch(pitch),
+        h(h),
+        w(w),
+        y_lo(max(y0, 0)),
+        x_lo(max(x0, 0)),
+        vector(vector),
+        height(max(min(y0 + rows, h) - y_lo, 0)),
+        vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)) {}
+  __device__ int all(int planes) const { return planes * height.divisor * vectors.divisor; }
+  __device__ void operator()(int i, int& to, int& from) const {
+    const int x = x_lo + vectors.split(i) * vector, y = y_lo + height.split(i), plane = i;
+    to = (plane * rows + y - y0) * pitch + x - x0;
+    from = (plane * h + y) * w + x;
+  }
+};
+
+// The same for channels_last images: tiles of rows x columns pixels, with some of the channels of each.
+struct PixelsTile {
+  int rows, columns, pixel, vector;  // pixel: elements of one in shared memory; vector: elements that divide it
+  Divider<uint32_t> vectors, divided_columns;
+
+  PixelsTile() = default;
+  PixelsTile(int64_t rows, int64_t columns, int64_t pixel, int64_t vector)
+      : rows(int(rows)),
+        columns(int(columns)),
+        pixel(int(pixel)),
+        vector(int(vector)),
+        vectors(pixel / vector),
+        divided_columns(columns) {}
+  int64_t elements() const { return int64_t(rows) * columns * pixel; }
+};
+
+struct PixelsPlace {
+  const PixelsTile& tile;
+  int y0, x0, h, w, channels, all_channels;  // channels: from this tile's first on
+
+  __device__ int all() const { return tile.rows * tile.columns * int(tile.vectors.divisor); }
+  __device__ void operator()(int i, int& to, int& from) const {
+    uint32_t rest = i;
+    const int v = int(tile.vectors.split(rest)) * tile.vector;
+    const int column = int(tile.divided_columns.split(rest)), row = int(rest), y = y0 + row, x = x0 + column;
+    to = (row * tile.columns + column) * tile.pixel + v;
+    from = unsigned(y) < unsigned(h) && unsigned(x) < unsigned(w) && v < channels ? (y * w + x) * all_channels + v : -1;
+  }
+};
+
+// Bytes that one access takes of runs that start at multiples of `first` and of `also` elements: 16 or fewer.
+template <class T>
+int run_bytes(const void* base, int64_t first, int64_t also) {
+  int bytes = kAccess;
+  while (bytes > int(sizeof(T)) && (first * sizeof(T) % bytes != 0 || also * sizeof(T) % bytes != 0 ||
+                                    reinterpret_cast<uintptr_t>(base) % bytes != 0))
+    bytes /= 2;
+  return bytes;
+}
+
+// The elements that one access takes of channels_last images, and of tiles with `pixel` channels.
+template <class T>
+int channel_vector(const void* a, const void* b, int64_t channels, int64_t pixel) {
+  return std::min(run_bytes<T>(a, channels, pixel), run_bytes<T>(b, channels, pixel)) / int(sizeof(T));
+}
+
+// Writes n elements from shared memory by `threads` threads.
+template <class T>
+__device__ void store_run(T* to, const T* from, int n, int bytes, int thread, int threads) {
+  const auto store = [&](auto sample) {
+    using V = decltype(sample);
+    constexpr int kElements = sizeof(V) / sizeof(T);
+#pragma unroll 4
+    for (int i = thread; i < n / kElements; i += threads)
+      reinterpret_cast<V*>(to)[i] = reinterpret_cast<const V*>(from)[i];
+    if constexpr (kElements > 1)
+      if (const int i = n / kElements * kElements + thread; i < n) to[i] = from[i];
+  };
+  if (bytes == 16)
+    store(Vector<T, 16 / sizeof(T)>());
+  else if (bytes == 8)
+    store(Vector<T, 8 / sizeof(T)>());
+  else if (bytes == 4)
+    store(Vector<T, 4 / sizeof(T)>());
+  else if constexpr (sizeof(T) == 2)
+    store(Vector<T, 1>());
+}
+
+constexpr int64_t kWantedBlocks = 1024;  // enough for every GPU; fixed, so that results depend on shapes alone
+
+// A block goes through some images of the batch, as many as leave enough blocks.
+inline int images_a_split(int64_t batch, int64_t blocks_an_image) {
+  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / blocks_an_image, 1), batch, int64_t(65535)});
+  return int(ceil_div(batch, wanted));
+}
+
+// Vectors of channels that a block of a channels_last image takes: 128 bytes of each pixel, or somewhat less where that
+// leaves none over; at most a warp, and pixels in shared memory stay aligned for 16 bytes.
+inline int64_t channel_chunk(int64_t vectors, int64_t bytes) {
+  const int64_t most = std::clamp<int64_t>(128 / bytes, 1, kWarp), unit = std::max<int64_t>(kAccess / bytes, 1);
+  for (int64_t chunk = most; 2 * chunk > most; chunk -= unit)
+    if (vectors % chunk == 0) return chunk;
+  return std::min(most, round_up(vectors, unit));
+}
+
+// How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where
+// that is too much: wanted is much work for what is read, shared evenly by the members.
+template <class Pixels>
+std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Pixels& pixels) {
+  std::pair<int64_t, int64_t> best{1, 1};
+  double best_score = 0;
+  for (int64_t x = 1; x <= std::min<int64_t>(all_x, 14); ++x)
+    for (int64_t y = 1; y <= std::min<int64_t>(all_y, 14) && x * y <= 2 * members; ++y) {
+      const int64_t read = pixels(x, y);
+      if (read == 0) break;
+      const int64_t rounds = ceil_div(x * y, members), threads = std::min(members, x * y);
+      const double busy = double(all_x * all_y) / double(ceil_div(all_x, x) * ceil_div(all_y, y) * rounds * threads);
+      const double score = busy * std::sqrt(double(x * y) / double(read)) * (2 * threads < members ? 0.7 : 1.0);
+      if (score > best_score) best_score = score, best = {x, y};
+    }
+  return best;
+}
+
+// Two stages let the next image come while one is computed, unless as many blocks as registers allow do better with
+// one.
+inline int stages_of_block(int64_t stage_bytes, int64_t threads, int images) {
+  const int64_t blocks = std::max<int64_t>(65536 / (128 * threads), 1);
+  return images > 1 && 2 * blocks * (stage_bytes + 1024) <= 226 << 10 ? 2 : 1;
+}
+
+// All threads of the block; bytes is a multiple of 16.
+__device__ inline void clear(void* shared, int bytes) {
+  for (int i = threadIdx.x; i < bytes / 16; i += blockDim.x) static_cast<uint4*>(shared)[i] = uint4{};
+}
+
+// Adds row i of a thread's window, kX outputs wide and `lanes` channels deep, to the sums of its kY rows of outputs.
+template <class R, int kX, int kY, int lanes, int width, class A>
+__device__ void add_row(int i, const A (&taps)[R::kTaps * R::kTaps][lanes], const A (&row)[width][lanes], int shift,
+                        A (&sum)[kY][kX][lanes]) {
+#pragma unroll
+  for (int y = 0; y < kY; ++y)
+    if (const int ky = R::tap(i, y); ky >= 0)
+#pragma unroll
+      for (int x = 0; x < kX; ++x)
+#pragma unroll
+        for (int j = 0; j < R::span(kX); ++j)
+          if (const int kx = R::tap(j, x); kx >= 0)
+#pragma unroll
+            for (int v = 0; v < lanes; ++v) sum[y][x][v] += taps[ky * R::kTaps + kx][v] * row[j + shift][v];
+}
+
+// The other way round: adds products of row i with the gradient to the sums of the taps.
+template <class R, int kX, int kY, int lanes, int width, class A>
+__device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[width][lanes], int shift,
+                         A (&sum)[R::kTaps * R::kTaps][lanes]) {
+#pragma unroll
+  for (int y = 0; y < kY; ++y)
+    if (const int ky = R::tap(i, y); ky >= 0)
+#pragma unroll
+      for (int x = 0; x < kX; ++x)
+#pragma unroll
+        for (int j = 0; j < R::span(kX); ++j)
+          if (const int kx = R::tap(j, x); kx >= 0)
+#pragma unroll
+            for (int v = 0; v < lanes; ++v) sum[ky * R::kTaps + kx][v] += grad[y][x][v] * row[j + shift][v];
+}
+
+// Lets a block have more shared memory than it gets without asking; false where the GPU has less.
+template <class Kernel>
+bool allow_shared(Kernel kernel, int64_t bytes) {
+  if (bytes <= 48 << 10) return true;
+  int device = 0, most = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return bytes <= most &&
+         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)) == cudaSuccess;
+}
+
+// grad_weight goes through partial sums, one a split of the batch, added up in their order: the result does not depend
+// on which block comes first.
+struct WeightGradient {
+  int64_t batch, channels;
+  Line y, x;  // of the forward pass
+  bool channels_last;
+  Tensor in, grad, out;
+
+  int64_t taps() const { return y.taps * x.taps; }
+};
+
+// Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
+template <class T>
+Tensor partial_sums(const WeightGradient& p, int64_t splits) {
+  const int64_t n = splits * p.channels * p.taps() * int64_t(sizeof(acc_t<T>) / sizeof(T)), one = 1;
+  return empty_strided(p.in, {&n, 1}, {&one, 1});
+}
+
+// 8 sums a block, 32 threads each.
+template <class T>
+__global__ void __launch_bounds__(kThreads) add_splits(const acc_t<T>* partial, T* out, int64_t n, int splits) {
+  constexpr int kSums = 8;
+  __shared__ acc_t<T> sums[kThreads];
+  const int64_t i = int64_t(blockIdx.x) * kSums + threadIdx.x % kSums;
+  acc_t<T> sum = 0;
+  if (i < n)
+#pragma unroll 8
+    for (int s = threadIdx.x / kSums; s < splits; s += kThreads / kSums) sum += partial[s * n + i];
+  sums[threadIdx.x] = sum;
+  for (int half = kThreads / 2; half >= kSums; half /= 2) {
+    __syncthreads();
+    if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x < kSums && i < n) out[i] = narrow<T>(sums[threadIdx.x]);
+}
+
+template <class T>
+void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
+  const int64_t n = p.channels * p.taps();
+  add_splits<T><<<blocks(n, 8), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()),
+                                                       static_cast<T*>(p.out.data_ptr()), n, int(splits));
+}
+
+// Each returns false where it has no kernel for the case. channels_last for `pixels`, the others take planes.
+bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream);
+bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool has_tensor_cores();  // that launch_mma can use
+
+}  // namespace depthwise
+}  // namespace customops::cuda

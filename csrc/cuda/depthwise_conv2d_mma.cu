@@ -1,0 +1,303 @@
+// depthwise_conv2d, forward and grad_input, for contiguous float16 and bfloat16 images at stride 1, on tensor cores.
+//
+// For one channel and one row of taps, outputs are a matrix product: 16 rows of the image, kBlocks * 8 pixels wide,
+// times a matrix whose column n holds the taps from row n + shift on, and zeros around them. Eight outputs a product,
+// one product a row of taps; sums stay in float32. So much faster than multiply-adds is this that every number of taps
+// up to 7x7 is bound by memory, although half of the second matrix or more is zeros.
+//
+// A block keeps the taps of its channels, twice, the second time moved by one, so that a pair of taps is one aligned
+// word; it goes through the batch, bringing the next image into shared memory while it computes. A warp computes 16
+// rows by kTiles * 8 columns.
+//
+// Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.
+#include "depthwise_conv2d.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kWarps = 8, kBlock = kWarps * kWarp, kRows = 16, kColumns = 8;
+
+template <class T>
+struct MmaOf {
+  const T *in, *weight, *bias;
+  T* out;
+  int in_h, in_w, out_h, out_w, taps_h, taps_w, top, left, shift;  // left = pad + shift
+  int pitch, rows, planes, channels, batch, images_a_split, units_x, units_y, load_bytes, store_bytes;
+  int patch_elements, staged_pitch, staged_at, taps_at, bytes;
+  bool flipped, whole_rows;  // whole_rows: a warp's outputs are as wide as the image
+  Divider<uint32_t> blocks_x, blocks_y;
+};
+
+__device__ inline void load_matrices(uint32_t (&to)[4], unsigned from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
+               : "memory");
+#endif
+}
+
+template <class T>
+__device__ void multiply_16(float (&sum)[4], const uint32_t* a, const uint32_t* b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, c10::Half>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+template <class T>
+__device__ void multiply_8(float (&sum)[4], const uint32_t* a, const uint32_t* b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, c10::Half>)
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+#endif
+}
+
+// kTaps: rows of taps, whose matrices then stay in registers, or 0 for any number of them.
+template <class T, int kBlocks, int kTiles, int kTaps>
+__global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __grid_constant__ MmaOf<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int kAll = kTiles + kBlocks - 1, kTapPitch = (kBlocks + 1) * kColumns;
+  extern __shared__ __align__(kAccess) char shared[];
+  T* const patches = reinterpret_cast<T*>(shared);
+  T* const taps = reinterpret_cast<T*>(shared + p.taps_at);
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, group = lane / 4, pair = lane % 4 * 2;
+  clear(shared, p.bytes);
+  uint32_t rest = blockIdx.x;
+  const int bx = int(p.blocks_x.split(rest)) * p.units_x * kTiles * kColumns;
+  const int by = int(p.blocks_y.split(rest)) * p.units_y * kRows;
+  const int channel = int(rest) * p.planes, count = min(p.planes, p.channels - channel);
+  const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
+  __syncthreads();
+  const int all_taps = p.taps_h * p.taps_w;
+  for (int i = threadIdx.x; i < count * all_taps; i += blockDim.x) {
+    const int plane = i / all_taps, k = i % all_taps, y = k / p.taps_w, x = k % p.taps_w;
+    const T tap = p.weight[int64_t(channel + plane) * all_taps + (p.flipped ? all_taps - 1 - k : k)];
+    T* const row = taps + (plane * p.taps_h + y) * 2 * kTapPitch + x + kColumns - 1 + p.shift;
+    row[0] = tap;
+    row[kTapPitch - 1] = tap;
+  }
+
+  const PlanesPlace place(by - p.top, bx - p.left, p.rows, p.pitch, p.pitch, p.in_h, p.in_w,
+                          p.load_bytes / int(sizeof(T)));
+  const Loads<8, PlanesPlace> loads(place, place.all(count));
+  const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
+  const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
+
+  // A warp has one share of the block's outputs, the same in every image.
+  const int units = p.units_x * p.units_y, plane = warp / units, uy = warp % units / p.units_x,
+            ux = warp % units % p.units_x;
+  const int oy = by + uy * kRows, ox = bx + ux * kTiles * kColumns;
+  const bool busy = plane < count && oy < p.out_h && ox < p.out_w;
+  const int width = min(kTiles * kColumns, p.out_w - ox), height = min(kRows, p.out_h - oy);
+  const int tiles = (width + kColumns - 1) / kColumns;
+  const int patch = (plane * p.rows + uy * kRows) * p.pitch + ux * kTiles * kColumns;
+  const unsigned matrices =
+      unsigned(__cvta_generic_to_shared(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns));
+  const float bias = busy && p.bias ? widen(p.bias[channel + plane]) : 0.0f;
+  T* out = p.out + (int64_t(begin) * p.channels + channel + plane) * p.out_h * p.out_w + int64_t(oy) * p.out_w + ox;
+  T* const staged = reinterpret_cast<T*>(shared + p.staged_at) + warp * kRows * p.staged_pitch;
+  const int first_pair = pair - group + kColumns - 1;
+  const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * p.taps_h * 2 * kTapPitch) +
+                                first_pair / 2 + first_pair % 2 * (kTapPitch / 2);
+  const int first = max(0, p.top - oy - (kRows - 1)), last = min(p.taps_h, p.in_h + p.top - oy);
+  __syncthreads();
+  uint32_t kept[kTaps + 1][kBlocks];
+  if (kTaps > 0 && busy)
+#pragma unroll
+    for (int ky = 0; ky < kTaps; ++ky)
+#pragma unroll
+      for (int j = 0; j < kBlocks; ++j) kept[ky][j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+
+  for (int n = begin - 1, stage = 1; n < end; ++n, stage ^= 1) {
+    if (n + 1 < end) loads.template issue_bytes<8>(p.load_bytes, patches + (stage ^ 1) * p.patch_elements, in);
+    in += in_image;
+    if (busy && n >= begin) {
+      float sum[kTiles][4];
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[t][i] = bias;
+      const auto add = [&](unsigned row, const uint32_t (&b)[kBlocks]) {
+        uint32_t a[kAll + 1][2];
+#pragma unroll
+        for (int j = 0; j < kAll; j += 2) {
+          uint32_t four[4];
+          load_matrices(four, row + j * kColumns * unsigned(sizeof(T)));
+          a[j][0] = four[0], a[j][1] = four[1], a[j + 1][0] = four[2], a[j + 1][1] = four[3];
+        }
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          if (t > 0 && t >= tiles) break;
+#pragma unroll
+          for (int j = 0; j + 1 < kBlocks; j += 2) multiply_16<T>(sum[t], a[t + j], b + j);
+          if constexpr (kBlocks % 2 == 1) multiply_8<T>(sum[t], a[t + kBlocks - 1], b + kBlocks - 1);
+        }
+      };
+      const unsigned row = matrices + stage * p.patch_elements * unsigned(sizeof(T));
+      if constexpr (kTaps > 0) {
+#pragma unroll
+        for (int ky = 0; ky < kTaps; ++ky) add(row + ky * p.pitch * unsigned(sizeof(T)), kept[ky]);
+      } else {
+#pragma unroll 1
+        for (int ky = first; ky < last; ++ky) {
+          uint32_t b[kBlocks];
+#pragma unroll
+          for (int j = 0; j < kBlocks; ++j) b[j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+          add(row + ky * p.pitch * unsigned(sizeof(T)), b);
+        }
+      }
+      float finite = 0;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) finite = fmaf(sum[t][i], 0.0f, finite);
+      __syncwarp();
+      if (!__any_sync(0xffffffff, finite != 0.0f)) {
+        T* const to = staged + group * p.staged_pitch + pair;
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            T* const two = to + half * 8 * p.staged_pitch + t * kColumns;
+            const T a = narrow<T>(sum[t][half * 2]), b = narrow<T>(sum[t][half * 2 + 1]);
+            if (p.staged_pitch % 2 == 0) {
+              if (t * kColumns + pair < width) *reinterpret_cast<Vector<T, 2>*>(two) = Vector<T, 2>{a, b};
+            } else {
+              if (t * kColumns + pair < width) two[0] = a;
+              if (t * kColumns + pair + 1 < width) two[1] = b;
+            }
+          }
+      } else {
+        const T* const from = patches + stage * p.patch_elements + patch + p.shift;
+        for (int i = lane; i < height * width; i += kWarp) {
+          const int y = i / width, x = i % width;
+          float total = bias;
+          for (int ky = 0; ky < p.taps_h; ++ky)
+            for (int kx = 0; kx < p.taps_w; ++kx)
+              if (unsigned(oy + y + ky - p.top) < unsigned(p.in_h))
+                if (unsigned(ox + x + kx + p.shift - p.left) < unsigned(p.in_w))
+                  total += widen(from[(y + ky) * p.pitch + x + kx]) *
+                           widen(taps[(plane * p.taps_h + ky) * 2 * kTapPitch + kx + kColumns - 1 + p.shift]);
+          staged[y * p.staged_pitch + x] = narrow<T>(total);
+        }
+      }
+      __syncwarp();
+      if (p.whole_rows) {
+        store_run(out, staged, height * width, p.store_bytes, lane, kWarp);
+      } else {  // eight lanes a row: rows are 112 bytes, or the last of a wide image
+        for (int y = lane / 8; y < height; y += kWarp / 8)
+          store_run(out + int64_t(y) * p.out_w, staged + y * p.staged_pitch, width, p.store_bytes, lane % 8, 8);
+      }
+    }
+    if (n >= begin) out += out_image;
+    wait_copies();
+    __syncthreads();
+  }
+#endif
+}
+
+template <class T, int kBlocks, int kTiles, int kTaps>
+bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
+  MmaOf<T> q{};
+  q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
+  q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
+  q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
+  q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps), q.top = int(p.y.pad), q.left = int(p.x.pad) + shift;
+  q.shift = shift, q.load_bytes = vector * int(sizeof(T)), q.channels = int(p.channels), q.batch = int(p.batch);
+  q.flipped = p.flipped;
+  const int64_t all_x = ceil_div(p.x.out, kTiles * kColumns), all_y = ceil_div(p.y.out, kRows);
+  q.units_x = int(std::min<int64_t>(all_x, 2));
+  q.units_y = int(std::min<int64_t>(all_y, kWarps / q.units_x));
+  q.units_y = int(ceil_div(all_y, ceil_div(all_y, q.units_y)));
+  q.planes = q.units_x == all_x && q.units_y == all_y
+                 ? int(std::min<int64_t>(kWarps / (q.units_x * q.units_y), p.channels))
+                 : 1;
+  const auto too_large = [&] {
+    q.whole_rows = q.units_x == 1 && all_x == 1;
+    q.staged_pitch = q.whole_rows ? q.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
+    q.pitch = ((q.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
+    q.rows = q.units_y * kRows + q.taps_h - 1;
+    q.patch_elements = q.planes * q.rows * q.pitch;
+    q.staged_at = int(2 * q.patch_elements * sizeof(T));
+    q.taps_at =
+        q.staged_at + int(round_up(q.planes * q.units_x * q.units_y * kRows * q.staged_pitch * sizeof(T), kAccess));
+    q.bytes = q.taps_at + int(q.planes * p.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
+    return q.bytes > 64 << 10;
+  };
+  while (too_large() && q.planes > 1) q.planes = (q.planes + 1) / 2;
+  while (too_large() && q.units_y > 1) q.units_y = (q.units_y + 1) / 2;
+  while (too_large() && q.units_x > 1) q.units_x = 1;
+  const int64_t blocks_x = ceil_div(all_x, q.units_x), blocks_y = ceil_div(all_y, q.units_y);
+  const int64_t groups = ceil_div(p.channels, q.planes), an_image = groups * blocks_x * blocks_y;
+  if (p.batch >= kMost || groups > kMost / (blocks_x * blocks_y) || p.y.in * p.x.in > kMost / q.planes ||
+      !allow_shared(multiply<T, kBlocks, kTiles, kTaps>, q.bytes))
+    return false;
+  q.images_a_split = images_a_split(p.batch, an_image);
+  // A warp's outputs start at multiples of these.
+  q.store_bytes = q.whole_rows ? run_bytes<T>(q.out, p.y.out * p.x.out, all_y > 1 ? kRows * p.x.out : 0)
+                               : run_bytes<T>(q.out, p.x.out, 0);
+  q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
+  const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
+  const unsigned threads = unsigned(q.planes * q.units_x * q.units_y) * kWarp;
+  multiply<T, kBlocks, kTiles, kTaps><<<grid, threads, q.bytes, stream>>>(q);
+  return true;
+}
+
+template <class T, int kBlocks, int kTaps>
+bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
+  return p.x.out <= 2 * kColumns ? launch<T, kBlocks, 2, kTaps>(p, vector, shift, stream)
+                                 : launch<T, kBlocks, 7, kTaps>(p, vector, shift, stream);
+}
+
+template <class T>
+bool launch(const Correlation& p, cudaStream_t stream) {
+  // Images start at a vector, as far as their width lets them.
+  const int vector = row_vector<T>(p.in, p.x.in);
+  const int shift = int(round_up(p.x.pad, vector) - p.x.pad);
+  const int64_t blocks = ceil_div(shift + kColumns - 1 + p.x.taps, kColumns);
+  if (blocks <= 2 && p.y.taps == 3) return launch<T, 2, 3>(p, vector, shift, stream);
+  if (blocks <= 2 && p.y.taps == 5) return launch<T, 2, 5>(p, vector, shift, stream);
+  if (blocks <= 2 && p.y.taps == 7) return launch<T, 2, 7>(p, vector, shift, stream);
+  if (blocks <= 3) return launch<T, 3, 0>(p, vector, shift, stream);
+  if (blocks <= 5) return launch<T, 5, 0>(p, vector, shift, stream);
+  if (blocks <= 9) return launch<T, 9, 0>(p, vector, shift, stream);
+  return false;
+}
+
+}  // namespace
+
+// Reads driver state that never changes: cheap enough for every call.
+bool has_tensor_cores() {
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major >= 8;
+}
+
+bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
+  const auto fits = [](const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && a.pad >= 0 && small(a); };
+  if (!fits(p.x) || !fits(p.y) || !has_tensor_cores()) return false;
+  if (dtype == ScalarType::Half) return launch<c10::Half>(p, stream);
+  if (dtype == ScalarType::BFloat16) return launch<c10::BFloat16>(p, stream);
+  return false;
+}
+
+}  // namespace customops::cuda::depthwise
