@@ -27,6 +27,7 @@ class Opened(NamedTuple):
 opened: Opened | None = None
 _lock = threading.RLock()
 _complete = False  # ops have their derivatives and fake kernels, too
+_thread = threading.local()  # .registering: this thread is giving them those
 
 
 def load(compiler: str = "auto", path: str | os.PathLike | None = None) -> Path:
@@ -104,7 +105,6 @@ def _existing(path: Path) -> Path:
 def _open(library: Opened) -> None:
     import torch
 
-    vars(torch.ops).pop("customops", None)  # the placeholder; torch puts its own namespace there
     logger.info("opening %s, built by %s (%s)", library.path, library.compiler, library.why)
     try:
         torch.ops.load_library(library.path)
@@ -115,16 +115,21 @@ def _open(library: Opened) -> None:
 
 
 def wait_for_first_use() -> None:
-    """Lets ``torch.ops.customops`` open the library when it is first asked for an op."""
+    """Lets ``torch.ops.customops`` open the library when it is first asked for an op.
+
+    The placeholder gives way to torch's own namespace only when the ops are complete: no other thread meets them earlier.
+    """
     import torch
+
+    placeholder = types.ModuleType("torch.ops.customops")
+    placeholder.namespace = type(torch.ops.aten)("customops")
 
     def first_use(name: str):
         if name.startswith("__"):
             raise AttributeError(name)
         load()
-        return getattr(torch.ops.customops, name)
+        return getattr(placeholder.namespace, name)
 
-    placeholder = types.ModuleType("torch.ops.customops")
     placeholder.__getattr__ = first_use
     torch.ops.customops = placeholder
 
@@ -146,10 +151,18 @@ def _register() -> None:
     Outside the lock, because another thread may hold the import lock of one of these modules and wait for ours.
     """
     global _complete
-    if not _complete:
+    if _complete or getattr(_thread, "registering", False):
+        return
+    import torch
+
+    _thread.registering = True
+    try:
         for module in sys.modules["customops"].OPS:
             importlib.import_module(f"customops.{module}")
-        _complete = True
+    finally:
+        _thread.registering = False
+    torch.ops.customops = getattr(torch.ops.customops, "namespace", torch.ops.customops)
+    _complete = True
 
 
 def check_torch() -> None:

@@ -32,7 +32,7 @@ ALLOWED_LIBRARIES = {
 }  # fmt: skip
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
-MAX_MEGABYTES = 20
+MAX_MEGABYTES = 40
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 # The sources, for builds on the user's machine.
 SOURCES = re.compile(

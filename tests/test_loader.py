@@ -275,3 +275,23 @@ def test_without_a_prebuilt_library_it_is_compiled_just_in_time_or_says_what_is_
     )
     assert "needs a C++17 compiler, and c++ is not on the PATH: install g++, or set CXX" in run.stderr
     assert not (tmp_path / "cache").exists()
+
+
+def test_no_thread_meets_an_op_before_it_is_complete():
+    """One thread opens the library and is slow to give the ops their fake kernels; the others must wait for those."""
+    code = """
+import importlib, threading, time, types, torch, customops
+from customops import _loader
+def slow(name):
+    time.sleep(0.05)
+    return importlib.import_module(name)
+_loader.importlib = types.SimpleNamespace(import_module=slow)
+x, shapes = torch.empty(2, 3, device="meta"), []
+def use(wait):
+    time.sleep(wait)
+    shapes.append(torch.ops.customops._upfirdn2d(x[None, None], None, 1, 1, 1, 1, 0, 0, 0, 0, False, 1.0).shape)
+threads = [threading.Thread(target=use, args=(i / 50,)) for i in range(16)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(len(shapes), len(set(shapes)))
+"""
+    assert python(code).stdout.split() == ["16", "1"]
