@@ -17,7 +17,8 @@ def draw(path: Path, pyplot) -> Path:
     result = json.loads(path.read_text())
     rows, peers = result["rows"], [name for name in result["rows"][0]["us"] if name != FLOOR]
     height = 0.8 / len(peers)
-    figure, axes = pyplot.subplots(figsize=(8, 0.9 + 0.42 * len(rows)))
+    many = len(rows) > 60
+    figure, axes = pyplot.subplots(figsize=(8, 0.9 + (0.16 if many else 0.42) * len(rows)))
     for number, (peer, colour) in enumerate(zip(peers, COLOURS, strict=False)):
         ratios = [row["us"].get(peer, float("nan")) / row["us"][FLOOR] for row in rows]
         places = [index + (number - (len(peers) - 1) / 2) * height for index in range(len(rows))]
@@ -27,7 +28,8 @@ def draw(path: Path, pyplot) -> Path:
         axes.set_xscale("log")
         axes.set_xlim(left=0.7)
         axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=6 if many else None)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xlabel("time / time of copying as many bytes (less is better)")
     axes.set_title(f"{result['op']} on {result['device']}, torch {result['torch']}, {result['date']}", fontsize=10)
