@@ -218,13 +218,20 @@ def find_ninja() -> str:
 def find_compiler(command: str) -> tuple[list[str], str]:
     """(its words, its identity) of a compiler such as CXX names it. Knows the version without starting it."""
     arguments = shlex.split(command) or [command]
-    found = shutil.which(arguments[0])
-    if found is None:
-        raise BuildError(
-            f"customops: compiling just in time needs a C++17 compiler, and {arguments[0]} is not on the PATH: "
-            "install g++, or set CXX"
-        )
-    return [found, *arguments[1:]], identity_of(found)
+    program = host_compiler(arguments)
+    for name in dict.fromkeys((arguments[0], program)):
+        if shutil.which(name) is None:
+            raise BuildError(
+                f"customops: compiling just in time needs a C++17 compiler, and {name} is not on the PATH: "
+                "install g++, or set CXX"
+            )
+    return [shutil.which(arguments[0]), *arguments[1:]], identity_of(shutil.which(program))
+
+
+def host_compiler(arguments: list[str]) -> str:
+    """The compiler itself in a command that may start with a cache, such as ``ccache g++``."""
+    wrapped = Path(arguments[0]).name in ("ccache", "sccache", "distcc") and len(arguments) > 1
+    return arguments[1] if wrapped else arguments[0]
 
 
 def identity_of(program: str) -> str:

@@ -39,6 +39,9 @@ def depthwise_conv2d(
         A new tensor of ``x``'s dtype, (N, C, oH, oW) with ``oH = (H + 2 * padding - dilation * (kH - 1) - 1) // stride +
         1``, channels_last if ``x`` is, else contiguous; float16 and bfloat16 are computed in float32 and rounded once.
 
+    On CUDA, a NaN or an infinity in a float32 image spreads, with kernels larger than 7 x 7, to a few outputs (3 columns, 6
+    rows) beyond those whose windows hold it.
+
     Raises:
         RuntimeError: dtype, device or shape that doesn't fit; stride or dilation below 1; negative padding; a kernel
             larger than the padded image.
@@ -58,9 +61,9 @@ def depthwise_conv2d(
 def _pair(name, value):
     """(vertical, horizontal) of one number or two."""
     if isinstance(value, Sequence):
-        if isinstance(value, str) or len(value) != 2:
+        if isinstance(value, str) or len(value) not in (1, 2):
             raise ValueError(f"depthwise_conv2d: {name} must be a number or a pair, got {value!r}")
-        return tuple(value)
+        return tuple(value) if len(value) == 2 else (*value, *value)  # torch takes (1,) for 1
     return value, value
 
 

@@ -109,7 +109,7 @@ def recipe(
         compile = words(home / "bin/nvcc", "-c") + " $in -o $out " + words(
             *(flag for flag in flags if flag.startswith(("-std", "-O", "-D"))),
             *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in architectures),
-            f"-ccbin={compiler[0]}",
+            f"-ccbin={_build.host_compiler(compiler)}",
             *(f"-Xcompiler={flag}" for flag in ("-fPIC", *flags) if flag.startswith(("-f", "-W"))),
             *include,
         )  # fmt: skip

@@ -146,6 +146,28 @@ def test_sizes(size, memory_format, device):
             assert_all(x, randn(channels, 1, kernel, kernel, device=device, seed=1), None, stride, kernel // 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [(7, 7), (14, 14)])
+def test_large_batches(size, stride, dtype, device):
+    """A block of the CUDA kernels goes through several images, and keeps its shared memory all the way."""
+    for channels, batch in ((1, 5000), (40, 200)):
+        x = image((batch, channels, *size), dtype, device, torch.contiguous_format)
+        for kernel in (3, 5, 7):
+            assert_all(
+                x, randn(channels, 1, kernel, kernel, device=device, seed=1).to(dtype), None, stride, kernel // 2
+            )
+
+
+@pytest.mark.parametrize("width", [255, 256, 320, 384, 512, 1024])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_wide_images_at_stride_2(kernel, width, device):
+    x = image((1, 2, 6, width), torch.float32, device, torch.contiguous_format)
+    weight = randn(2, 1, kernel, kernel, device=device, seed=1)
+    for padding in (kernel // 2, kernel // 2 + 1):
+        assert_all(x, weight, None, 2, padding)
+
+
 # (channels, size, kernel, stride, padding) of the depthwise layers of published networks, as oneDNN's benchmark lists
 # them: MobileNet, MobileNetV2, MnasNet and EfficientNet, ShuffleNet, Xception, ResNeXt's widest, FaceNet-like odd ones.
 NETWORKS = [
@@ -527,6 +549,12 @@ def test_bad_arguments(device):
         depthwise_conv2d(x, weight, None, (1, 2), "same")
     with pytest.raises(RuntimeError, match="weight must be on the device of x"):
         depthwise_conv2d(x, weight.to("meta"))
+    with pytest.raises(
+        RuntimeError, match=r"stride, dilation and padding must be at most 2\^31, got 1, 4611686018427387904"
+    ):
+        depthwise_conv2d(x, weight, None, dilation=(2**62, 1))
+    # torch's modules keep a tuple of one number as it is.
+    assert torch.equal(depthwise_conv2d(x, weight, None, (1,), (1,), (1,)), depthwise_conv2d(x, weight, None, 1, 1, 1))
 
 
 @pytest.mark.parametrize("capability", ["baseline", "avx2"])

@@ -34,7 +34,8 @@ struct Libdevice {
   }
 };
 
-// For 16-bit dtypes: to 2^-14, where float16 has 11 bits. A series near 0, where the other formula would cancel.
+// For 16-bit dtypes: to 2^-14, where float16 has 11 bits; beyond |x| = 87, quotients that bfloat16 just holds become 0.
+// A series near 0, where the other formula would cancel.
 struct Approximate {
   static __device__ __forceinline__ float exp(float x) { return __expf(x); }
   static __device__ __forceinline__ float divide(float x, float y) { return __fdividef(x, y); }

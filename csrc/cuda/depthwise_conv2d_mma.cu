@@ -269,6 +269,7 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
 
 template <class T>
 bool launch(const Correlation& p, cudaStream_t stream) {
+  if (p.y.taps > 4096) return false;  // sizes of patches are ints
   // Images start at a vector, as far as their width lets them.
   const int vector = row_vector<T>(p.in, p.x.in);
   const int shift = int(round_up(p.x.pad, vector) - p.x.pad);

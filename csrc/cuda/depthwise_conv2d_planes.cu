@@ -145,8 +145,11 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
         }
       }
       __syncthreads();
-      store_run(out, patch, count * out_rows * p.out_w, p.store_bytes, threadIdx.x, kBlock);
+      const int stored = count * out_rows * p.out_w;
+      store_run(out, patch, stored, p.store_bytes, threadIdx.x, kBlock);
       __syncthreads();
+      // Outputs lie where the next image but one has its border, which nobody writes again.
+      clear(patch, (stored * int(sizeof(T)) + kAccess - 1) / kAccess * kAccess);
     }
     out += p.channels * out_plane;
   }
@@ -184,7 +187,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
   q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y)), q.columns = int((tiles_x - 1) * S::kStep + S::kRow);
+  q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y)),
+  q.columns = int(round_up((tiles_x - 1) * S::kStep + S::kRow, 4));  // a multiple of every row_vector
   q.planes = int(planes), q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
   q.images_a_split = images_a_split(p.batch, a_batch);
   q.load_bytes = int(sizeof(T)) *

@@ -119,7 +119,8 @@ struct Tile {
   static constexpr int kOutW = kWarp * kX, kOutH = kWarps * kY;
   static constexpr int kInW = ((kWarp - 1) * kStepX + kSpan) / kPixels;  // words
   static constexpr int kInH = (kWarps - 1) * kStepY + C::span(kY);
-  // Threads that are 32 bytes apart would meet in half of the banks: every other group of 8 words swaps its halves.
+  // Threads that are 32 bytes apart would meet in half of the banks: every other group of 32 words swaps neighbouring
+  // vectors.
   static constexpr bool kSwizzled = kStepX * sizeof(T) == 32;
   // The slack keeps five blocks in a multiprocessor instead of six, which is 8 % faster on an H200.
   static constexpr int kPitch = kSwizzled && C::kTaps == 4 ? (kInW + 63) / 64 * 64 : kInW;
