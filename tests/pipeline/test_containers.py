@@ -124,10 +124,10 @@ def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     assert {(p.stat().st_uid, p.stat().st_gid) for p in (wheel.parent, *wheel.parent.iterdir())} == {owner}
     after = sorted(p.relative_to(project) for p in project.rglob("*") if "dist" not in p.parts)
     assert after == before
-    assert wheel.stat().st_size < 700_000
+    assert wheel.stat().st_size < 2_000_000  # 1.5 MB with six ops, three times each: baseline, AVX2, AVX-512
     problems, facts = check_wheel.check(wheel)
     assert problems == []
-    assert facts[1].startswith("customops/_cpu.so: libtorch_cpu.so, libgcc_s.so.1, ")
+    assert facts[1].startswith("customops/_cpu.so: libtorch_cpu.so, libm.so.6, libgcc_s.so.1, ")
 
 
 def test_a_mount_without_a_project(tmp_path):
