@@ -266,6 +266,22 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) db[blockIdx.x] = narrow<T>(sum);
 }
 
+// How `columns` divides n elements. Not static: nvcc names a source's internal symbols after its first external function,
+// and where there is none after its own process id, which would end up in the wheel.
+Columns columns_of(int64_t n, int64_t width, int64_t vector, int64_t unroll, bool summed) {
+  const int64_t block = kThreads * vector;
+  int64_t period = width / std::gcd(width, vector) * vector;
+  if (period <= block) period *= block / period;
+  const int64_t tiles = (period + block - 1) / block, periods = (n + period - 1) / period;
+  int64_t each = unroll;
+  if (summed) {
+    const int64_t slabs = std::max<int64_t>(1, kMaxBlocks / tiles), repeats = tiles == 1 ? period / width : 1;
+    each = std::max({each, (periods + slabs - 1) / slabs, kMinSummed / repeats});
+    each = (each + unroll - 1) / unroll * unroll;
+  }
+  return {period, tiles, each, tiles == 1 ? width : period};
+}
+
 struct BiasAct {
   static bool usable(const Tensor& t) { return aligned(static_cast<const char*>(t.const_data_ptr())); }
 
@@ -297,20 +313,6 @@ struct BiasAct {
         columns<order, Act><<<unsigned(slabs * c.tiles), kThreads, 0, stream>>>(o, c);
       });
     }
-  }
-
-  static Columns columns_of(int64_t n, int64_t width, int64_t vector, int64_t unroll, bool summed) {
-    const int64_t block = kThreads * vector;
-    int64_t period = width / std::gcd(width, vector) * vector;
-    if (period <= block) period *= block / period;
-    const int64_t tiles = (period + block - 1) / block, periods = (n + period - 1) / period;
-    int64_t each = unroll;
-    if (summed) {
-      const int64_t slabs = std::max<int64_t>(1, kMaxBlocks / tiles), repeats = tiles == 1 ? period / width : 1;
-      each = std::max({each, (periods + slabs - 1) / slabs, kMinSummed / repeats});
-      each = (each + unroll - 1) / unroll * unroll;
-    }
-    return {period, tiles, each, tiles == 1 ? width : period};
   }
 
   // Launches `kernel` and, if b's gradient is wanted, the sum of the outer * channels * inner values that it leaves.
