@@ -35,7 +35,7 @@ from make_wheel import (
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
-FIRST = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "LANG": "C", "MAX_JOBS": "1"}
+FIRST = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "LANG": "C", "MAX_JOBS": "2"}
 SECOND = {"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", "MAX_JOBS": "3"}
 
 

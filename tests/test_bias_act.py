@@ -345,7 +345,7 @@ def test_empty(shape, device):
     assert torch.equal(b.grad, torch.zeros_like(b))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(("act", "clamp"), [("lrelu", -1.0), ("swish", 0.5), ("linear", -1.0)])
 def test_opcheck(act, clamp, dtype, requires_grad, device):

@@ -383,7 +383,7 @@ def test_only_what_is_needed_is_computed(needed, device):
     assert ("aten::sum.dim_IntList" in record.names) == (2 in needed)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_opcheck(dtype, requires_grad, device):
     weight, bias = randn(3, 1, 3, 2, dtype=dtype, device=device), randn(3, dtype=dtype, device=device)

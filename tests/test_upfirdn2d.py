@@ -241,7 +241,7 @@ def test_gradient_keeps_the_memory_format(device):
     assert x.grad.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_opcheck(dtype, requires_grad, device):
     f = taps(3, 4, device=device)
