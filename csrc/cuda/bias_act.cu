@@ -266,8 +266,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) db[blockIdx.x] = narrow<T>(sum);
 }
 
-// How `columns` divides n elements. Not static: nvcc names a source's internal symbols after its first external function,
-// and where there is none after its own process id, which would end up in the wheel.
+// How `columns` divides n elements. Not static: nvcc names a source's internal symbols after its first external
+// function, and where there is none after its own process id, which would end up in the wheel.
 Columns columns_of(int64_t n, int64_t width, int64_t vector, int64_t unroll, bool summed) {
   const int64_t block = kThreads * vector;
   int64_t period = width / std::gcd(width, vector) * vector;
