@@ -1,84 +1,17 @@
-// depthwise_conv2d and its gradients. Each tensor is read once, but for the rows that neighbouring strips share, and
-// the result is written once; sums stay in registers from the first tap to the last.
+// depthwise_conv2d and the gradient of its input. Each tensor is read once, but for the rows that neighbouring strips
+// share, and the result is written once; sums stay in registers from the first tap to the last.
 //
-// Work goes in tiles: a strip of rows of as many channels as a register has lanes. Rows are copied into a small ring,
-// widened to the type of the arithmetic, with a pixel's channels side by side (a contiguous image is turned for that,
-// and the result turned back), with the zeros of the padding around them, and split by phase: for a stride of s, every
-// s-th row and column apart. Each tap is then nothing but a row and an offset, whatever stride, dilation and padding
-// are, and the neighbour of an output meets the neighbours of what the output meets. Where that pays, a channels_last
-// image is read in place. Images of few channels go channel by channel: a register then holds neighbouring pixels,
-// across the ends of rows too, because a tile is one long row with some columns at the end of each of its rows that
-// nobody asked for.
-//
-// The gradient of the input is such a sum over the output's gradient, with a stride's phases on the other side. The
-// gradient of the weight multiplies the two images, one tap a register; its sums are the same however many threads
-// there are, because the work is cut by its size alone and added up in order.
-#include "../depthwise_conv2d.h"
-
+// Outputs are sums over the taps of what lies in the buffers of depthwise_conv2d_tiles.h. For the gradient of the input
+// that is the output's gradient, with a stride's phases on the other side. Kernels of few rows take a channels_last
+// image from where it is, without a buffer.
 #include <torch/csrc/stable/library.h>
 
-#include <tuple>
-#include <vector>
-
-#include "strided.h"
-#include "vector.h"
+#include "depthwise_conv2d_tiles.h"
 
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
-constexpr int64_t kLanesBytes = 96 << 10;  // of grad_weight's rows for a register of channels; L2 holds them
-constexpr int64_t kChannels = 32;          // of a channels_last tile, about
-constexpr int kRegisters = 8;              // sums at a time: enough to hide the latency of a multiply-add
-constexpr int kProducts = 9;               // taps of grad_weight at a time: those of a 3x3 kernel
-constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
-constexpr int64_t kParts = 64;             // tasks of grad_weight, about
-constexpr int64_t kTilesPerSum = 64;       // of grad_weight, in float32; such sums are added in float64
-
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
-int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
-
-// One axis of to[q * out_phases + r] = sum over taps[r] of weight[tap.index] * phase[tap.phase][q + tap.shift], where
-// phase[p] holds every in_phases-th of `from`, beginning with phases[p].
-struct Line {
-  struct Tap {
-    int64_t index, phase, shift;
-  };
-  int64_t from, to, in_phases, out_phases;
-  int64_t first = 0, span = 0;  // the least shift; how far the others go beyond it
-  std::vector<int64_t> phases;
-  std::vector<std::vector<Tap>> taps;
-
-  Line(int64_t from, int64_t to, int64_t in_phases, int64_t out_phases)
-      : from(from), to(to), in_phases(in_phases), out_phases(out_phases), taps(std::min(out_phases, to)) {}
-
-  // How many q there are: at all, and for output phase r.
-  int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
-
-  // Taps are kept in the order in which they meet the buffer.
-  void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
-    const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
-    const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
-    first = phases.empty() ? shift : std::min(first, shift);
-    span = end - first;
-    if (p == phases.size()) phases.push_back(phase);
-    const Tap tap{index, int64_t(p), shift};
-    const auto before = [](const Tap& a, const Tap& b) {
-      return std::tie(a.phase, a.shift) < std::tie(b.phase, b.shift);
-    };
-    taps[r].insert(std::upper_bound(taps[r].begin(), taps[r].end(), tap, before), tap);
-  }
-};
-
-// to[o] = sum_k weight[k] from[o * stride + k * dilation - pad]
-Line forward_line(const ConvAxis& a) {
-  Line line(a.in, a.out, a.stride, 1);
-  for (int64_t k = 0; k < a.taps; ++k) {
-    const int64_t at = k * a.dilation - a.pad, shift = floor_div(at, a.stride);
-    line.add(0, k, at - shift * a.stride, shift);
-  }
-  return line;
-}
+constexpr int kRegisters = 8;  // sums at a time: enough to hide the latency of a multiply-add
 
 // to[i] = sum_k weight[k] from[(i + pad - k * dilation) / stride] where stride divides
 Line backward_line(const ConvAxis& a) {
@@ -90,280 +23,114 @@ Line backward_line(const ConvAxis& a) {
   return line;
 }
 
-// to[o] = from[o]
-Line copy_line(int64_t n) {
-  Line line(n, n, 1, 1);
-  line.add(0, 0, 0, 0);
-  return line;
+// A row of a buffer or of the image, and the weights of the taps that meet it.
+template <class T>
+struct Row {
+  const T* from;
+  const acc_t<T>* weight;
+};
+
+// Where outputs side by side meet the rows. Beyond the image, if that is what rows are of, there are zeros.
+template <class T>
+struct Place {
+  int64_t at, weight_at;   // elements from the beginning of a row, for the first output; of its weights
+  int64_t pixel;           // elements from one column to the next
+  int64_t x, step, width;  // column of the first output, columns to the next output, columns of the image
+
+  const T* of(const T* row, int64_t column) const { return row + at + (x + column) * pixel; }
+};
+
+template <bool kPadded, class V, class T>
+void load_pixel(V& v, const T* from, int64_t x, int64_t width) {
+  alignas(64) static const T zeros[V::kLanes] = {};
+  v.load(!kPadded || uint64_t(x) < uint64_t(width) ? from : zeros);
 }
 
-// How images are cut into tiles, and how a tile lies in its buffers: [phase of x][phase of y][row][column][lane].
-struct Plan {
-  struct Term {
-    int64_t offset, tap;  // into the buffer, in pixels; into the kernel
-  };
-  Line y, x;
-  int64_t batch, channels;
-  bool last;                             // channels_last
-  int64_t lanes, groups, chunks;         // channels side by side in a buffer; buffers of a tile; tiles for all channels
-  int64_t strip, strips;                 // periods of a tile; tiles for all of them
-  int64_t rows, pitch;                   // of one phase in the buffer
-  int64_t pixels;                        // of a tile's output
-  int64_t taps = 0;                      // in all the terms
-  std::vector<std::vector<Term>> terms;  // of each pair of output phases
-  std::vector<int64_t> begins;           // how many terms come before
-
-  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
-      : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
-    lanes = (last ? 4 : 2) * channels > vector ? vector : 1;
-    chunks = ceil_div(channels, last && lanes > 1 ? std::max(kChannels, lanes) : lanes);
-    groups = ceil_div(ceil_div(channels, lanes), chunks);
-    chunks = ceil_div(channels, groups * lanes);
-    pitch = x.periods() + x.span;
-    const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
-    const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
-    strips = ceil_div(y.periods(), most);
-    if (lanes > 1 && ring) {  // its size is that of the kernel
-      const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(batch * chunks, 1);
-      strips = std::clamp<int64_t>(wanted, 1, ceil_div(y.periods(), 4 * (y.span + 1)));
-    }
-    strip = ceil_div(y.periods(), strips);
-    strips = ceil_div(y.periods(), strip);
-    rows = strip + y.span;
-    pixels = strip * y.out_phases * x.to;
-    for (const auto& down : y.taps)
-      for (const auto& across : x.taps) {
-        auto& pair = terms.emplace_back();
-        begins.push_back(taps);
-        for (const auto& ty : down)
-          for (const auto& tx : across) {
-            const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
-            pair.push_back({row * pitch + tx.shift - x.first, ty.index * p.x.taps + tx.index});
-          }
-        taps += pair.size();
-      }
-  }
-
-  int64_t work() const { return pixels * lanes * groups; }                         // outputs of a tile
-  int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
-};
-
-// 64-byte aligned zeros.
-template <class A>
-class Buffer {
-  std::vector<A> memory_;
-
- public:
-  explicit Buffer(int64_t n = 0) : memory_(n + kSlack + 64 / sizeof(A)) {}
-  A* data() { return reinterpret_cast<A*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64); }
-};
-
-// Copies tiles of an image into the buffers, one for each register of channels. Whatever lies outside of the image is
-// zero from the beginning, or where it moves, when strips differ, made so.
-template <class T>
-class Source {
-  using A = acc_t<T>;
-  const Plan& plan_;
-  const Line &y_, &x_;
-  const T* const image_;
-  const int64_t rows_, part_;  // rows of one phase, pixels of one phase of x
-  Buffer<A> buffer_, line_;
-  std::vector<std::pair<int64_t, int64_t>> columns_;  // of each phase: those within the image
-  std::vector<int64_t> places_;                       // of the image's columns in the buffer, -1 for none
-
- public:
-  const int64_t size;                    // of one buffer
-  int64_t skip_begin = 0, skip_end = 0;  // columns that whole registers of channels are not asked for
-  bool clears;                           // whether rows outside of the image have to be made zero
-
-  Source(const Plan& plan, const Line& y, const Line& x, int64_t rows, const T* image)
-      : plan_(plan),
-        y_(y),
-        x_(x),
-        image_(image),
-        rows_(rows),
-        part_(int64_t(y.phases.size()) * rows * plan.pitch),
-        line_(x.from),
-        places_(x.from + plan.lanes, -1),
-        size(int64_t(x.phases.size()) * part_ * plan.lanes),
-        clears(plan.strips > 1) {
-    buffer_ = Buffer<A>(size * plan.groups);
-    for (int64_t phase : x.phases) {
-      const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
-      const int64_t end = std::clamp<int64_t>(ceil_div(x.from - phase, x.in_phases) - x.first, begin, plan.pitch);
-      for (int64_t j = begin; j < end; ++j)
-        places_[(x.first + j) * x.in_phases + phase] = (int64_t(columns_.size()) * part_ + j) * plan.lanes;
-      columns_.push_back({begin, end});
-    }
-  }
-
-  A* data() { return buffer_.data(); }
-
-  // Where in the buffer a row of a phase begins, and how much further a tap looks.
-  int64_t place(int64_t j, int64_t phase) const { return (phase * rows_ + j % rows_) * plan_.pitch * plan_.lanes; }
-  int64_t column(const Line::Tap& tap) const { return (tap.phase * part_ + tap.shift - x_.first) * plan_.lanes; }
-
-  // The image's row, if there is one, that output rows of period q meet first in a phase.
-  int64_t row(int64_t q, int64_t phase) const { return (y_.first + q) * y_.in_phases + y_.phases[phase]; }
-
-  // Rows [begin, end) of each phase of the tile whose first row is that of period q and whose first channel is c. Row j
-  // takes the place of row j - rows.
-  template <class I>
-  void read(I isa, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j)
-      for (size_t py = 0; py < y_.phases.size(); ++py) {
-        const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
-        if (i < 0 || i >= y_.from)
-          clear(c, at);
-        else if (plan_.lanes == 1)
-          read_row(isa,
-                   plan_.last ? image_ + (n * y_.from + i) * x_.from * plan_.channels + c
-                              : image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from,
-                   at);
-        else if (plan_.last)
-          read_pixels(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
-        else
-          read_planes(isa, n, c, i, at);
-      }
-  }
-
- private:
-  void clear(int64_t c, int64_t at) {
-    if (!clears) return;
-    for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
-      for (size_t px = 0; px < x_.phases.size(); ++px)
-        std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, A(0));
-  }
-
-  // A row of one channel.
-  template <class I>
-  void read_row(I isa, const T* row, int64_t at) {
-    const A* line = line_.data();
-    if (plan_.last) {
-      for (int64_t x = 0; x < x_.from; ++x) line_.data()[x] = A(row[x * plan_.channels]);
-    } else if constexpr (std::is_same_v<T, A>) {
-      line = row;
-    } else {
-      widen(isa, row, line_.data(), x_.from);
-    }
-    for (size_t px = 0; px < x_.phases.size(); ++px) {
-      const auto [begin, end] = columns_[px];
-      const A* const in = line + (x_.first + begin) * x_.in_phases + x_.phases[px];
-      A* __restrict const out = data() + px * part_ + at + begin;
-      if (x_.in_phases == 1)
-        std::memcpy(out, in, (end - begin) * sizeof(A));
-      else if (x_.in_phases == 2)  // shuffles
-        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[2 * i];
-      else
-        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[x_.in_phases * i];
-    }
-  }
-
-  // A row of pixels, whose channels lie side by side.
-  template <class I>
-  void read_pixels(I, const T* row, int64_t c, int64_t at) {
-    using V = Vec<I::value, A>;
-    const int64_t full = (plan_.end(c) - c) / V::kLanes, rest = (plan_.end(c) - c) % V::kLanes;
-    const int64_t step = x_.in_phases * plan_.channels, next = size;
-    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
-    for (size_t px = 0; px < x_.phases.size(); ++px) {
-      const T* const in = row + (x_.first * x_.in_phases + x_.phases[px]) * plan_.channels + c;
-      A* const out = data() + (px * part_ + at) * V::kLanes;
-      const auto copy = [&](int64_t begin, int64_t end, int64_t first, int64_t registers, int64_t count) {
-        for (int64_t i = begin; i < end; ++i) {
-          V v;
-          const T* from = in + i * step + first * V::kLanes;
-          A* to = out + i * V::kLanes + first * next;
-          for (int64_t g = 0; g < registers; ++g, from += V::kLanes, to += next) {
-            if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
-            v.load(from);
-            v.store(to);
-          }
-          if (count > 0) {
-            load_part(v, from, count);
-            v.store(to);
-          }
-        }
-      };
-      const auto [begin, end] = columns_[px];
-      if (skip_begin >= skip_end) {
-        copy(begin, end, 0, full, rest);
-      } else {
-        copy(begin, std::min(end, skip_begin), 0, full, rest);
-        if (rest > 0) copy(std::max(begin, skip_begin), std::min(end, skip_end), full, 0, rest);
-        copy(std::max(begin, skip_end), end, 0, full, rest);
-      }
-    }
-  }
-
-  // The same row of as many channels as a register has lanes: turned, so that a pixel's channels lie side by side.
-  template <class I>
-  void read_planes(I, int64_t n, int64_t c, int64_t i, int64_t at) {
-    using V = Vec<I::value, A>;
-    const int64_t plane = y_.from * x_.from, count = plan_.end(c) - c;
-    const int64_t first = (n * plan_.channels + c) * plane + i * x_.from, all = plan_.batch * plan_.channels * plane;
-    A* const out = data() + at * V::kLanes;
-    for (int64_t x = 0; x < x_.from; x += V::kLanes) {
-      V v[V::kLanes];
-#pragma GCC unroll 16
-      for (int l = 0; l < V::kLanes; ++l) {  // what goes beyond the row is not used
-        const int64_t offset = first + std::min<int64_t>(l, count - 1) * plane + x;
-        if (offset + V::kLanes <= all)
-          v[l].load(image_ + offset);
-        else
-          load_part(v[l], image_ + offset, std::min<int64_t>(all - offset, V::kLanes));
-      }
-      transpose(v);
-      const int64_t* const to = places_.data() + x;
-#pragma GCC unroll 16
-      for (int p = 0; p < V::kLanes; ++p)
-        if (to[p] >= 0) v[p].store(out + to[p]);
-    }
-  }
-};
-
-// A row of a buffer or of the image, and the weights of the taps that meet it.
-template <class A>
-struct Row {
-  const A *from, *weight;
-};
-
 // Registers of outputs, side by side, to which weight * row is added, for taps [first, taps) of each row. Here a
-// register holds the channels of a pixel; what neighbouring outputs meet is `step` apart.
-template <class V, int kCount, class A>
-void add_rows(const Row<A>* row, const Row<A>* end, const int64_t* columns, int64_t first, int64_t taps, int64_t at,
-              int64_t step, V (&out)[kCount]) {
+// register holds the channels of a pixel.
+template <bool kPadded, class V, int kCount, class T>
+void add_rows(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t first, int64_t taps,
+              const Place<T>& place, V (&out)[kCount]) {
   for (; row != end; ++row) {
-    const A *weight = row->weight + first * V::kLanes, *const line = row->from + at;
+    const acc_t<T>* weight = row->weight + place.weight_at + first * V::kLanes;
     for (int64_t t = first; t < taps; ++t, weight += V::kLanes) {
       V factor;
       factor.load(weight);
-      const A* from = line + columns[t];
+      const T* from = place.of(row->from, columns[t]);
+      int64_t x = place.x + columns[t];
 #pragma GCC unroll 16
-      for (int i = 0; i < kCount; ++i, from += step) out[i].fma(factor, from);
+      for (int i = 0; i < kCount; ++i, from += place.step * place.pixel, x += place.step) {
+        V v;
+        load_pixel<kPadded>(v, from, x, place.width);
+        out[i].fma(factor, v);
+      }
     }
   }
 }
 
 // The same for taps side by side, kTaps at a time: each register of the row is loaded once for them.
-template <int kTaps, class V, int kCount, class A>
-int64_t add_neighbours(const Row<A>* row, const Row<A>* end, int64_t taps, int64_t at, int64_t step, V (&out)[kCount]) {
+template <int kTaps, bool kPadded, class V, int kCount, class T>
+void add_neighbours(const Row<T>* row, const Row<T>* end, int64_t column, int64_t taps, const Place<T>& place,
+                    V (&out)[kCount]) {
   for (; row != end; ++row)
     for (int64_t first = 0; first + kTaps <= taps; first += kTaps) {
-      const A *from = row->from + at + first * step, *const weight = row->weight + first * V::kLanes;
+      const acc_t<T>* const weight = row->weight + place.weight_at + first * V::kLanes;
       V factor[kTaps];
 #pragma GCC unroll 16
       for (int t = 0; t < kTaps; ++t) factor[t].load(weight + t * V::kLanes);
+      const T* from = place.of(row->from, column + first * place.step);
+      int64_t x = place.x + column + first * place.step;
 #pragma GCC unroll 16
-      for (int p = 0; p < kCount + kTaps - 1; ++p, from += step) {
+      for (int p = 0; p < kCount + kTaps - 1; ++p, from += place.step * place.pixel, x += place.step) {
         V v;
-        v.load(from);
+        load_pixel<kPadded>(v, from, x, place.width);
+        v.keep();
 #pragma GCC unroll 16
         for (int t = 0; t < kTaps; ++t)
           if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
       }
     }
-  return taps / kTaps * kTaps;
+}
+
+// How the taps of a row lie: kTaps side by side, kMany more than seven, or anyhow. Known at compile time, so that the
+// sums stay in registers.
+constexpr int kAnyhow = 0, kMany = 8;
+
+template <bool kInPlace, class F>
+void with_taps(const std::vector<int64_t>& columns, int64_t step, const F& f) {
+  const int64_t taps = columns.size();
+  const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
+  if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
+  if constexpr (!kInPlace) {
+    if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
+    if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
+    if (side_by_side && taps >= kMany) return f(std::integral_constant<int, kMany>());
+  }
+  f(std::integral_constant<int, kAnyhow>());
+}
+
+// f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8.
+template <class F>
+int64_t with_block(int64_t left, const F& f) {
+  if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
+  if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
+  if (left >= 4) return f(std::integral_constant<int, 4>()), 4;
+  if (left >= 2) return f(std::integral_constant<int, 2>()), 2;
+  return f(std::integral_constant<int, 1>()), 1;
+}
+
+template <int kTaps, bool kPadded, class V, int kCount, class T>
+void add_taps(const Row<T>* row, const Row<T>* end, const std::vector<int64_t>& columns, const Place<T>& place,
+              V (&out)[kCount]) {
+  const int64_t taps = columns.size();
+  if constexpr (kTaps == kAnyhow) {
+    add_rows<kPadded>(row, end, columns.data(), 0, taps, place, out);
+  } else if constexpr (kTaps == kMany) {
+    add_neighbours<7, kPadded>(row, end, columns[0], taps, place, out);
+    add_rows<kPadded>(row, end, columns.data(), taps / 7 * 7, taps, place, out);
+  } else {
+    add_neighbours<kTaps, kPadded>(row, end, columns[0], kTaps, place, out);
+  }
 }
 
 // and here pixels of a channel.
@@ -393,13 +160,9 @@ class Convolution {
   T* const image_;
   Source<T> source_;
   Buffer<A> result_, line_;
-  std::vector<Row<A>> rows_, image_rows_;      // that meet a row of the output
+  std::vector<Row<A>> rows_;                   // that meet a row of the output
+  std::vector<Row<T>> image_rows_;             // the same where the image is read in place
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
-  // Outputs [begin_, end_) of a row, whose taps lie within the image: those of wide channels_last images are computed
-  // without a copy.
-  bool direct_ = false;
-  int64_t begin_ = 0, end_ = 0;
-  std::vector<int64_t> image_columns_;
 
  public:
   // weight and bias: [register of channels][term, if any][lane].
@@ -409,7 +172,11 @@ class Convolution {
         weight_(weight),
         bias_(bias),
         image_(to),
-        source_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, from),
+        source_(plan, plan.y, plan.x,
+                plan.in_place    ? 0
+                : plan.lanes > 1 ? plan.y.span + 1
+                                 : plan.rows,
+                from),
         result_(plan.lanes > 1 ? (plan.x.to + plan.lanes) * plan.lanes
                                : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
         line_(plan.x.to),
@@ -419,10 +186,9 @@ class Convolution {
     for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
     rows_.resize(most);
     image_rows_.resize(most);
-    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
-    if (kWide && plan.last && plan.lanes > 1 && plan.x.out_phases == 1 && most <= 3) keep_direct(plan.x);
     for (size_t r = 0; r < columns_.size(); ++r)
-      for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(source_.column(tap));
+      for (const auto& tap : plan.x.taps[r])
+        columns_[r].push_back(plan.in_place ? plan.x.column(tap) : source_.column(tap));
   }
 
   template <class I>
@@ -435,113 +201,112 @@ class Convolution {
       for (int64_t r = 0; r < phases; ++r) write_plane(isa, n, c, q, r);
       return;
     }
+    if (plan_.in_place) {
+      for (int64_t j = 0; j < rows; ++j)
+        for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
+          write_pixels(isa, n, c, q + j, r);
+      return;
+    }
     for (int64_t j = 0; j < rows; ++j) {  // what is read is used while it is in the L1 cache
       source_.read(isa, n, c, q, j == 0 ? 0 : j + plan_.y.span, j + plan_.y.span + 1);
-      for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
-        for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
-          write_row(isa, source_.data() + g * source_.size, n, c + g * plan_.lanes, q + j, q, r);
+      for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
+        write_row(isa, n, c, q + j, q, r);
     }
   }
 
  private:
-  void keep_direct(const Line& x) {
-    int64_t least = x.from, most = -x.from;
-    for (const auto& tap : x.taps[0]) {
-      const int64_t at = tap.shift * x.in_phases + x.phases[tap.phase];
-      least = std::min(least, at);
-      most = std::max(most, at);
-      image_columns_.push_back(at * plan_.channels);
-    }
-    begin_ = std::clamp<int64_t>(ceil_div(-least, x.in_phases), 0, x.to);
-    end_ = std::clamp<int64_t>(floor_div(x.from - 1 - most, x.in_phases) + 1, begin_, x.to);
-    direct_ = 4 * (end_ - begin_) >= 3 * x.to;
-    if (!direct_) return;
-    source_.skip_begin = begin_ + x.span;
-    source_.skip_end = end_;
-  }
-
-  // A row of outputs, that of phase ry in period q of a tile that begins with period q0; a register for the channels of
-  // each.
+  // A row of outputs for all the channels of a tile, from pixels where they are: phase ry in period q.
   template <class I>
-  void write_row(I, const A* buffer, int64_t n, int64_t c, int64_t q, int64_t q0, int64_t ry) {
+  void write_pixels(I, int64_t n, int64_t c, int64_t q, int64_t ry) {
     using V = Vec<I::value, A>;
     const Line &x = plan_.x, &y = plan_.y;
-    const int64_t count = std::min<int64_t>(V::kLanes, plan_.channels - c), oy = q * y.out_phases + ry;
-    T* const row = image_ + (n * y.to + oy) * x.to * plan_.channels + c;  // of a channels_last image
-    for (size_t rx = 0; rx < x.taps.size(); ++rx) {
-      const int64_t pair = ry * x.taps.size() + rx, taps = x.taps[rx].size();
-      const A* weight = weight_ + c * plan_.taps + plan_.begins[pair] * V::kLanes;
-      Row<A>*end = rows_.data(), *image_end = image_rows_.data();
+    const int64_t pixel = plan_.channels;
+    T* const to = image_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
+    for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
+      const A* weight = weight_ + plan_.begins[ry * x.taps.size() + rx] * V::kLanes;
+      Row<T>* end = image_rows_.data();
       for (const auto& tap : y.taps[ry]) {
         const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
-        if (0 <= i && i < y.from) {
-          *end++ = {buffer + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
-          if constexpr (kWide) *image_end++ = {from_ + (n * y.from + i) * x.from * plan_.channels + c, weight};
-        }
-        weight += taps * V::kLanes;
+        if (0 <= i && i < y.from) *end++ = {from_ + (n * y.from + i) * x.from * pixel, weight};
+        weight += x.taps[rx].size() * V::kLanes;
       }
-      const int64_t last = x.periods(rx);
-      const Part whole{rows_.data(), end, &columns_[rx], V::kLanes, 0, last};
-      Part parts[3] = {whole};
-      int64_t count_of_parts = 1;
-      if (direct_ && count == V::kLanes) {
-        parts[0].end = begin_;
-        parts[1] = {image_rows_.data(), image_end, &image_columns_, x.in_phases * plan_.channels, begin_, end_};
-        parts[2] = {rows_.data(), end, &columns_[rx], V::kLanes, end_, last};
-        count_of_parts = 3;
+      add_up<V, true>(image_rows_.data(), end, rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from}, to + rx * pixel,
+                      x.out_phases * pixel);
+    }
+  }
+
+  // A row of outputs for all the channels of a tile, from the buffer: phase ry in period q of a tile that begins with
+  // period q0.
+  template <class I>
+  void write_row(I, int64_t n, int64_t c, int64_t q, int64_t q0, int64_t ry) {
+    using V = Vec<I::value, A>;
+    const Line &x = plan_.x, &y = plan_.y;
+    const int64_t oy = q * y.out_phases + ry, pixel = plan_.channels;
+    for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
+      const A* weight = weight_ + plan_.begins[ry * x.taps.size() + rx] * V::kLanes;
+      Row<A>* end = rows_.data();
+      for (const auto& tap : y.taps[ry]) {
+        const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
+        if (0 <= i && i < y.from)
+          *end++ = {source_.data() + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
+        weight += x.taps[rx].size() * V::kLanes;
       }
-      const auto write = [&](auto* to, int64_t pixel, int64_t lanes) {
-        for (int64_t i = 0; i < count_of_parts; ++i)
-          add_up<V>(parts[i], bias_ + c, to + (parts[i].begin * x.out_phases + rx) * pixel, x.out_phases * pixel,
-                    lanes);
-      };
-      if constexpr (kWide)
-        write(plan_.last ? row : result_.data(), plan_.last ? plan_.channels : V::kLanes,
-              plan_.last ? count : V::kLanes);
-      else if (plan_.last)
-        write(row, plan_.channels, count);
+      const Place<A> place{0, 0, V::kLanes, 0, 1, 0};
+      if (plan_.last)
+        add_up<V, false>(rows_.data(), end, rx, c, source_.size, place,
+                         image_ + ((n * y.to + oy) * x.to + rx) * pixel + c, x.out_phases * pixel);
       else
-        write(result_.data(), V::kLanes, V::kLanes);
+        add_up<V, false>(rows_.data(), end, rx, c, source_.size, place, result_.data() + rx * V::kLanes,
+                         x.out_phases * V::kLanes);
     }
     if (!plan_.last) write_planes<V>(n, c, oy);
   }
 
-  // Outputs [begin, end) of a row, from the rows that they meet.
-  struct Part {
-    const Row<A>*rows, *rows_end;
-    const std::vector<int64_t>* columns;
-    int64_t step, begin, end;
-  };
-
-  template <class V, class O>
-  static void add_up(const Part& part, const A* bias, O* to, int64_t pixel, int64_t lanes) {
-    const int64_t *const columns = part.columns->data(), taps = part.columns->size();
-    const bool side_by_side = taps > 1 && columns[taps - 1] - columns[0] == (taps - 1) * part.step;
-    int64_t at = part.begin * part.step, left = part.end - part.begin;
-    for (int64_t blocks = ceil_div(left, kRegisters); blocks > 0; --blocks) {
-      const int64_t block = ceil_div(left, blocks);
-      with_constant<kRegisters>(block, [&](auto constant) {
-        constexpr int kCount = constant;
-        V out[kCount];
+  // The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on. What the next
+  // register of channels meets is `next` further in a buffer.
+  template <class V, bool kInPlace, class R, class O>
+  void add_up(const Row<R>* begin, const Row<R>* end, int64_t rx, int64_t c, int64_t next, const Place<R>& start, O* to,
+              int64_t to_step) {
+    const auto& columns = columns_[rx];
+    const int64_t all = plan_.x.periods(rx);
+    int64_t inner = 0, outer = start.width;  // columns between which all taps are within the image
+    for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, start.width - column);
+    with_taps<kInPlace>(columns, start.step, [&](auto kind) {
+      for (int64_t i = 0; i < all;)
+        i += with_block(all - i, [&](auto constant) {
+          constexpr int kCount = constant;
+          const auto run = [&](auto padded) {
+            for (int64_t g = c, last = plan_.end(c); g < last; g += V::kLanes) {
+              Place<R> place = start;
+              place.at = kInPlace ? std::min(g, last - V::kLanes) : (g - c) / V::kLanes * next;
+              place.weight_at = g * plan_.taps;
+              place.x = i * start.step;
+              V out[kCount];
 #pragma GCC unroll 16
-        for (int i = 0; i < kCount; ++i) out[i].load(bias);
-        int64_t done = 0;
-        if (side_by_side && taps >= 7)
-          done = add_neighbours<7>(part.rows, part.rows_end, taps, at + columns[0], part.step, out);
-        else if (side_by_side && taps >= 5)
-          done = add_neighbours<5>(part.rows, part.rows_end, taps, at + columns[0], part.step, out);
-        else if (side_by_side && taps >= 3)
-          done = add_neighbours<3>(part.rows, part.rows_end, taps, at + columns[0], part.step, out);
-        if (done < taps) add_rows(part.rows, part.rows_end, columns, done, taps, at, part.step, out);
-        for (int i = 0; i < kCount; ++i, to += pixel)
-          if (lanes == V::kLanes)
-            out[i].store(to);
-          else
-            store_part(out[i], to, lanes);
-      });
-      left -= block;
-      at += block * part.step;
-    }
+              for (int o = 0; o < kCount; ++o) out[o].load(bias_ + (kInPlace ? place.at : g));
+              add_taps<kind, padded>(begin, end, columns, place, out);
+              // Fewer channels than a register has lanes take a way through memory.
+              const int64_t lanes = plan_.last ? std::min<int64_t>(last - g, V::kLanes) : V::kLanes;
+              O* const to_block = to + i * to_step + (g - c);
+              if (lanes == V::kLanes) {
+#pragma GCC unroll 16
+                for (int o = 0; o < kCount; ++o) out[o].store(to_block + o * to_step);
+              } else {
+                A part[kCount * V::kLanes];
+#pragma GCC unroll 16
+                for (int o = 0; o < kCount; ++o) out[o].store(part + o * V::kLanes);
+                for (int o = 0; o < kCount; ++o)
+                  for (int64_t l = 0; l < lanes; ++l)
+                    to_block[o * to_step + l] = O(part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l]);
+              }
+            }
+          };
+          if (!kInPlace || (i * start.step >= inner && (i + kCount - 1) * start.step < outer))
+            run(std::false_type());
+          else if constexpr (kInPlace)
+            run(std::true_type());
+        });
+    });
   }
 
   // A row of result_ goes to the planes of its channels. What a register has beyond the row is overwritten by the next
@@ -634,11 +399,13 @@ template <class T>
 std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const T* weight, int64_t taps) {
   std::vector<acc_t<T>> ordered;
   ordered.reserve((plan.channels + plan.lanes) * plan.taps);
-  for (int64_t c = 0; c < plan.channels; c += plan.lanes)
+  for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
+    const int64_t first = plan.in_place ? std::min(c, plan.channels - plan.lanes) : c;
     for (const auto& terms : plan.terms)
       for (const auto& term : terms)
         for (int64_t l = 0; l < plan.lanes; ++l)
-          ordered.push_back(c + l < plan.channels ? acc_t<T>(weight[(c + l) * taps + term.tap]) : 0);
+          ordered.push_back(first + l < plan.channels ? acc_t<T>(weight[(first + l) * taps + term.tap]) : 0);
+  }
   return ordered;
 }
 
@@ -662,133 +429,6 @@ void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tens
   });
 }
 
-// Registers of sums, one for each tap: sums += grad * buffer, over a row of `length` registers.
-template <class V, int kCount, class A>
-void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
-  V sum[kCount];
-  const A* from[kCount];
-#pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
-  for (int64_t at = 0, end = length * V::kLanes; at < end; at += V::kLanes) {
-    V g;
-    g.load(grad + at);
-#pragma GCC unroll 16
-    for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
-  }
-  V one;
-  one.set(1);
-#pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) {
-    sum[i].fma(one, sums + i * V::kLanes);
-    sum[i].store(sums + i * V::kLanes);
-  }
-}
-
-// The gradient of the weight: of each channel, from a part of its tiles.
-template <class T>
-class Correlation {
-  using A = acc_t<T>;
-  const Plan& plan_;
-  const Line y_, x_;
-  const int64_t tiles_;
-  double* const sums_;
-  Source<T> image_, grad_;
-  Buffer<A> registers_;
-  std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
-
- public:
-  // sums: [part][channel][tap]
-  Correlation(const Plan& plan, const T* image, const T* grad, int64_t tiles, double* sums)
-      : plan_(plan),
-        y_(copy_line(plan.y.to)),
-        x_(copy_line(plan.x.to)),
-        tiles_(tiles),
-        sums_(sums),
-        image_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, image),
-        grad_(plan, y_, x_, plan.lanes > 1 ? 1 : plan.strip, grad),
-        registers_(plan.groups * plan.taps * kSlack),
-        offsets_(plan.lanes > 1 ? plan.y.span + 1 : 1) {
-    if (plan.lanes > 1) image_.clears = true;  // each row takes another's place
-    for (size_t j = 0; j < offsets_.size(); ++j)
-      for (const auto& ty : plan.y.taps[0])
-        for (const auto& tx : plan.x.taps[0])
-          offsets_[j].push_back(image_.place(j + ty.shift - plan.y.first, ty.phase) + image_.column(tx));
-  }
-
-  template <class I>
-  void run(I isa, int64_t item) {
-    using V = Vec<I::value, A>;
-    const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
-    const int64_t span = plan_.y.span, size = plan_.taps * V::kLanes;
-    std::fill_n(registers_.data(), plan_.groups * size, A(0));
-    for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
-      const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
-      const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
-      // One long row of a channel: between the rows of grad there are zeros. Or row by row, as in the forward pass.
-      const bool plane = plan_.lanes == 1;
-      const int64_t length = plane ? ceil_div((rows - 1) * plan_.pitch + plan_.x.to, V::kLanes) : plan_.x.to;
-      for (int64_t j = 0; j < (plane ? 1 : rows); ++j) {
-        image_.read(isa, n, first, q, j == 0 ? 0 : j + span, plane ? plan_.rows : j + span + 1);
-        grad_.read(isa, n, first, q, j, plane ? plan_.strip : j + 1);
-        multiply<V>(first, offsets_[j % offsets_.size()].data(), length);
-      }
-    }
-    const A* from = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes)
-      for (int64_t t = 0; t < plan_.taps; ++t, from += V::kLanes) {
-        double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + plan_.terms[0][t].tap;
-        if (plan_.lanes > 1) {
-          for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l) to[l * plan_.taps] = from[l];
-        } else {
-          *to = 0;
-          for (int l = 0; l < V::kLanes; ++l) *to += from[l];
-        }
-      }
-  }
-
- private:
-  template <class V>
-  void multiply(int64_t first, const int64_t* offsets, int64_t length) {
-    const A *grad = grad_.data(), *image = image_.data();
-    A* sums = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += grad_.size, image += image_.size)
-      for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
-        const int64_t count = ceil_div(plan_.taps - t, blocks);
-        with_constant<kProducts>(
-            count, [&](auto constant) { add_products<V, constant>(grad, image, offsets + t, length, sums); });
-        t += count;
-        sums += count * V::kLanes;
-      }
-  }
-};
-
-void correlate(const DepthwiseConv2d& p) {
-  dispatch(p.weight.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    using A = acc_t<T>;
-    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A), false);
-    const int64_t tiles = plan.batch * plan.strips;
-    const int64_t each = std::clamp<int64_t>(tiles * plan.chunks / kParts, 1, std::min(tiles, kTilesPerSum));
-    const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.taps;
-    std::vector<double> sums(parts * size);
-    const T *const image = p.in.const_data_ptr<T>(), *const grad = p.out.const_data_ptr<T>();
-    T* const out = static_cast<T*>(p.weight.mutable_data_ptr());
-    parallel(parts * plan.chunks, kGrain * 4 / (plan.work() * (plan.taps + 4) * each), [&](int64_t begin, int64_t end) {
-      Correlation<T> correlation(plan, image, grad, each, sums.data());
-      run_simd([&](auto isa) {
-        for (int64_t item = begin; item < end; ++item) correlation.run(isa, item);
-      });
-    });
-    parallel(size, kGrain / parts, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        double sum = 0;
-        for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
-        out[i] = T(A(sum));
-      }
-    });
-  });
-}
-
 }  // namespace
 
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, int64_t stride_h,
@@ -809,23 +449,10 @@ Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int
   return p.in;
 }
 
-Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
-                                    int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
-                                    int64_t dilation_h, int64_t dilation_w) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w,
-                                                                 pad_top, pad_left, dilation_h, dilation_w);
-  if (p.in.numel() > 0)
-    correlate(p);
-  else if (p.weight.numel() > 0)
-    torch::stable::zero_(const_cast<Tensor&>(p.weight));
-  return p.weight;
-}
-
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
   m.impl("depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_input));
-  m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_weight));
 }

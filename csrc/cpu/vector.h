@@ -19,6 +19,8 @@ struct Vec {
   Register v;
 
   void set(A x) { v = Register{} + x; }
+  // Stays in its register: as an operand in memory it would be loaded for each use.
+  void keep() {}
   void load(const A* p) { std::memcpy(&v, p, sizeof v); }
   void store(A* p) const { std::memcpy(p, &v, sizeof v); }
   void fma(const Vec& a, const Vec& b) { v += a.v * b.v; }
@@ -55,6 +57,7 @@ struct Vec<Capability::avx2, float> {
   __m256 v;
 
   CUSTOMOPS_AVX2 void set(float x) { v = _mm256_set1_ps(x); }
+  CUSTOMOPS_AVX2 void keep() { asm("" : "+x"(v)); }
   CUSTOMOPS_AVX2 void load(const float* p) { v = _mm256_loadu_ps(p); }
   CUSTOMOPS_AVX2 void store(float* p) const { _mm256_storeu_ps(p, v); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const Vec& b) { v = _mm256_fmadd_ps(a.v, b.v, v); }
@@ -90,6 +93,7 @@ struct Vec<Capability::avx2, double> {
   __m256d v;
 
   CUSTOMOPS_AVX2 void set(double x) { v = _mm256_set1_pd(x); }
+  CUSTOMOPS_AVX2 void keep() { asm("" : "+x"(v)); }
   CUSTOMOPS_AVX2 void load(const double* p) { v = _mm256_loadu_pd(p); }
   CUSTOMOPS_AVX2 void store(double* p) const { _mm256_storeu_pd(p, v); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const Vec& b) { v = _mm256_fmadd_pd(a.v, b.v, v); }
@@ -107,6 +111,7 @@ struct Vec<Capability::avx512, float> {
   __m512 v;
 
   CUSTOMOPS_AVX512 void set(float x) { v = _mm512_set1_ps(x); }
+  CUSTOMOPS_AVX512 void keep() { asm("" : "+v"(v)); }
   CUSTOMOPS_AVX512 void load(const float* p) { v = _mm512_loadu_ps(p); }
   CUSTOMOPS_AVX512 void store(float* p) const { _mm512_storeu_ps(p, v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const Vec& b) { v = _mm512_fmadd_ps(a.v, b.v, v); }
@@ -151,6 +156,7 @@ struct Vec<Capability::avx512, double> {
   __m512d v;
 
   CUSTOMOPS_AVX512 void set(double x) { v = _mm512_set1_pd(x); }
+  CUSTOMOPS_AVX512 void keep() { asm("" : "+v"(v)); }
   CUSTOMOPS_AVX512 void load(const double* p) { v = _mm512_loadu_pd(p); }
   CUSTOMOPS_AVX512 void store(double* p) const { _mm512_storeu_pd(p, v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const Vec& b) { v = _mm512_fmadd_pd(a.v, b.v, v); }

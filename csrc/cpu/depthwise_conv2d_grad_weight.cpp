@@ -1,0 +1,166 @@
+// The gradient of depthwise_conv2d's weight: two images are multiplied, one tap a register. Its sums are the same
+// however many threads there are, because the work is cut by its size alone and added up in order.
+#include <torch/csrc/stable/library.h>
+
+#include "depthwise_conv2d_tiles.h"
+
+namespace customops::cpu {
+namespace {
+
+constexpr int kProducts = 9;          // taps at a time: those of a 3x3 kernel
+constexpr int64_t kParts = 64;        // tasks, about
+constexpr int64_t kTilesPerSum = 64;  // in float32; such sums are added in float64
+
+// to[o] = from[o]
+Line copy_line(int64_t n) {
+  Line line(n, n, 1, 1);
+  line.add(0, 0, 0, 0);
+  return line;
+}
+
+// Registers of sums, one for each tap: sums += grad * buffer, over a row of `length` registers.
+template <class V, int kCount, class A>
+void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+  V sum[kCount];
+  const A* from[kCount];
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
+  for (int64_t at = 0, end = length * V::kLanes; at < end; at += V::kLanes) {
+    V g;
+    g.load(grad + at);
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
+  }
+  V one;
+  one.set(1);
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) {
+    sum[i].fma(one, sums + i * V::kLanes);
+    sum[i].store(sums + i * V::kLanes);
+  }
+}
+
+// The gradient of the weight: of each channel, from a part of its tiles.
+template <class T>
+class Correlation {
+  using A = acc_t<T>;
+  const Plan& plan_;
+  const Line y_, x_;
+  const int64_t tiles_;
+  double* const sums_;
+  Source<T> image_, grad_;
+  Buffer<A> registers_;
+  std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
+
+ public:
+  // sums: [part][channel][tap]
+  Correlation(const Plan& plan, const T* image, const T* grad, int64_t tiles, double* sums)
+      : plan_(plan),
+        y_(copy_line(plan.y.to)),
+        x_(copy_line(plan.x.to)),
+        tiles_(tiles),
+        sums_(sums),
+        image_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, image),
+        grad_(plan, y_, x_, plan.lanes > 1 ? 1 : plan.strip, grad),
+        registers_(plan.groups * plan.taps * kSlack),
+        offsets_(plan.lanes > 1 ? plan.y.span + 1 : 1) {
+    if (plan.lanes > 1) image_.clears = true;  // each row takes another's place
+    for (size_t j = 0; j < offsets_.size(); ++j)
+      for (const auto& ty : plan.y.taps[0])
+        for (const auto& tx : plan.x.taps[0])
+          offsets_[j].push_back(image_.place(j + ty.shift - plan.y.first, ty.phase) + image_.column(tx) * plan.lanes);
+  }
+
+  template <class I>
+  void run(I isa, int64_t item) {
+    using V = Vec<I::value, A>;
+    const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
+    const int64_t span = plan_.y.span, size = plan_.taps * V::kLanes;
+    std::fill_n(registers_.data(), plan_.groups * size, A(0));
+    for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
+      const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
+      const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
+      // One long row of a channel: between the rows of grad there are zeros. Or row by row, as in the forward pass.
+      const bool plane = plan_.lanes == 1;
+      const int64_t length = plane ? ceil_div((rows - 1) * plan_.pitch + plan_.x.to, V::kLanes) : plan_.x.to;
+      for (int64_t j = 0; j < (plane ? 1 : rows); ++j) {
+        image_.read(isa, n, first, q, j == 0 ? 0 : j + span, plane ? plan_.rows : j + span + 1);
+        grad_.read(isa, n, first, q, j, plane ? plan_.strip : j + 1);
+        multiply<V>(first, offsets_[j % offsets_.size()].data(), length);
+      }
+    }
+    const A* from = registers_.data();
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes)
+      for (int64_t t = 0; t < plan_.taps; ++t, from += V::kLanes) {
+        double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + plan_.terms[0][t].tap;
+        if (plan_.lanes > 1) {
+          for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l) to[l * plan_.taps] = from[l];
+        } else {
+          *to = 0;
+          for (int l = 0; l < V::kLanes; ++l) *to += from[l];
+        }
+      }
+  }
+
+ private:
+  template <class V>
+  void multiply(int64_t first, const int64_t* offsets, int64_t length) {
+    const A *grad = grad_.data(), *image = image_.data();
+    A* sums = registers_.data();
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += grad_.size, image += image_.size)
+      for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
+        const int64_t count = ceil_div(plan_.taps - t, blocks);
+        with_constant<kProducts>(
+            count, [&](auto constant) { add_products<V, constant>(grad, image, offsets + t, length, sums); });
+        t += count;
+        sums += count * V::kLanes;
+      }
+  }
+};
+
+void correlate(const DepthwiseConv2d& p) {
+  dispatch(p.weight.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    using A = acc_t<T>;
+    const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A), false);
+    const int64_t tiles = plan.batch * plan.strips;
+    const int64_t each = std::clamp<int64_t>(tiles * plan.chunks / kParts, 1, std::min(tiles, kTilesPerSum));
+    const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.taps;
+    std::vector<double> sums(parts * size);
+    const T *const image = p.in.const_data_ptr<T>(), *const grad = p.out.const_data_ptr<T>();
+    T* const out = static_cast<T*>(p.weight.mutable_data_ptr());
+    parallel(parts * plan.chunks, kGrain * 4 / (plan.work() * (plan.taps + 4) * each), [&](int64_t begin, int64_t end) {
+      Correlation<T> correlation(plan, image, grad, each, sums.data());
+      run_simd([&](auto isa) {
+        for (int64_t item = begin; item < end; ++item) correlation.run(isa, item);
+      });
+    });
+    parallel(size, kGrain / parts, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        double sum = 0;
+        for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
+        out[i] = T(A(sum));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
+                                    int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
+                                    int64_t dilation_h, int64_t dilation_w) {
+  const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w,
+                                                                 pad_top, pad_left, dilation_h, dilation_w);
+  if (p.in.numel() > 0)
+    correlate(p);
+  else if (p.weight.numel() > 0)
+    torch::stable::zero_(const_cast<Tensor&>(p.weight));
+  return p.weight;
+}
+
+}  // namespace customops::cpu
+
+STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
+  m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_weight));
+}

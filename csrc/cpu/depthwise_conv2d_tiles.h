@@ -1,0 +1,294 @@
+// What the CPU kernels of depthwise_conv2d and of its gradients share: how images are cut into tiles, and how tiles get
+// into a buffer.
+//
+// Work goes in tiles: a strip of rows of as many channels as a register has lanes. Rows are copied into a small ring,
+// widened to the type of the arithmetic, with a pixel's channels side by side (a contiguous image is turned for that,
+// and the result turned back), with the zeros of the padding around them, and split by phase: for a stride of s, every
+// s-th row and column apart. Each tap is then nothing but a row and an offset, whatever stride, dilation and padding
+// are, and the neighbour of an output meets the neighbours of what the output meets. Images of few channels go channel
+// by channel: a register then holds neighbouring pixels, across the ends of rows too, because a tile is one long row
+// with some columns at the end of each of its rows that nobody asked for.
+#pragma once
+
+#include <tuple>
+#include <vector>
+
+#include "../depthwise_conv2d.h"
+#include "strided.h"
+#include "vector.h"
+
+namespace customops::cpu {
+
+constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
+constexpr int64_t kLanesBytes = 96 << 10;  // of grad_weight's rows for a register of channels; L2 holds them
+constexpr int64_t kChannels = 32;          // of a channels_last tile, about
+constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
+
+inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
+inline int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// One axis of to[q * out_phases + r] = sum over taps[r] of weight[tap.index] * phase[tap.phase][q + tap.shift], where
+// phase[p] holds every in_phases-th of `from`, beginning with phases[p].
+struct Line {
+  struct Tap {
+    int64_t index, phase, shift;
+  };
+  int64_t from, to, in_phases, out_phases;
+  int64_t first = 0, span = 0;  // the least shift; how far the others go beyond it
+  std::vector<int64_t> phases;
+  std::vector<std::vector<Tap>> taps;
+
+  Line(int64_t from, int64_t to, int64_t in_phases, int64_t out_phases)
+      : from(from), to(to), in_phases(in_phases), out_phases(out_phases), taps(std::min(out_phases, to)) {}
+
+  // How many q there are: at all, and for output phase r.
+  int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
+
+  // Where output 0 of a phase meets a tap, in pixels of `from`.
+  int64_t column(const Tap& tap) const { return tap.shift * in_phases + phases[tap.phase]; }
+
+  // Taps are kept in the order in which they meet the buffer.
+  void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
+    const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
+    const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
+    first = phases.empty() ? shift : std::min(first, shift);
+    span = end - first;
+    if (p == phases.size()) phases.push_back(phase);
+    const Tap tap{index, int64_t(p), shift};
+    const auto before = [](const Tap& a, const Tap& b) {
+      return std::tie(a.phase, a.shift) < std::tie(b.phase, b.shift);
+    };
+    taps[r].insert(std::upper_bound(taps[r].begin(), taps[r].end(), tap, before), tap);
+  }
+};
+
+// to[o] = sum_k weight[k] from[o * stride + k * dilation - pad]
+inline Line forward_line(const ConvAxis& a) {
+  Line line(a.in, a.out, a.stride, 1);
+  for (int64_t k = 0; k < a.taps; ++k) {
+    const int64_t at = k * a.dilation - a.pad, shift = floor_div(at, a.stride);
+    line.add(0, k, at - shift * a.stride, shift);
+  }
+  return line;
+}
+
+// How images are cut into tiles, and how a tile lies in its buffers: [phase of x][phase of y][row][column][lane].
+struct Plan {
+  struct Term {
+    int64_t offset, tap;  // into the buffer, in pixels; into the kernel
+  };
+  Line y, x;
+  int64_t batch, channels;
+  bool last;                             // channels_last
+  bool in_place = false;                 // whose pixels are read where they are, but for the gradient of the weight
+  int64_t lanes, groups, chunks;         // channels side by side in a buffer; buffers of a tile; tiles for all channels
+  int64_t strip, strips;                 // periods of a tile; tiles for all of them
+  int64_t rows, pitch;                   // of one phase in the buffer
+  int64_t pixels;                        // of a tile's output
+  int64_t taps = 0;                      // in all the terms
+  std::vector<std::vector<Term>> terms;  // of each pair of output phases
+  std::vector<int64_t> begins;           // how many terms come before
+
+  Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
+      : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
+    lanes = (last ? 4 : 2) * channels > vector ? vector : 1;
+    chunks = ceil_div(channels, last && lanes > 1 ? std::max(kChannels, lanes) : lanes);
+    groups = ceil_div(ceil_div(channels, lanes), chunks);
+    chunks = ceil_div(channels, groups * lanes);
+    pitch = x.periods() + x.span;
+    const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
+    const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
+    strips = ceil_div(y.periods(), most);
+    if (lanes > 1 && ring) {  // its size is that of the kernel
+      const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(batch * chunks, 1);
+      strips = std::clamp<int64_t>(wanted, 1, ceil_div(y.periods(), 4 * (y.span + 1)));
+    }
+    size_t high = 0;
+    for (const auto& down : y.taps) high = std::max(high, down.size());
+    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
+    in_place = ring && last && channels >= lanes && lanes > 1 && high <= 3;
+    strip = ceil_div(y.periods(), strips);
+    strips = ceil_div(y.periods(), strip);
+    rows = strip + y.span;
+    pixels = strip * y.out_phases * x.to;
+    for (const auto& down : y.taps)
+      for (const auto& across : x.taps) {
+        auto& pair = terms.emplace_back();
+        begins.push_back(taps);
+        for (const auto& ty : down)
+          for (const auto& tx : across) {
+            const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
+            pair.push_back({row * pitch + tx.shift - x.first, ty.index * p.x.taps + tx.index});
+          }
+        taps += pair.size();
+      }
+  }
+
+  int64_t work() const { return pixels * lanes * groups; }                         // outputs of a tile
+  int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
+};
+
+// 64-byte aligned zeros.
+template <class A>
+class Buffer {
+  std::vector<A> memory_;
+
+ public:
+  explicit Buffer(int64_t n = 0) : memory_(n + kSlack + 64 / sizeof(A)) {}
+  A* data() { return reinterpret_cast<A*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64); }
+};
+
+// Copies tiles of an image into the buffers, one for each register of channels. Whatever lies outside of the image is
+// zero from the beginning, or where it moves, when strips differ, made so.
+template <class T>
+class Source {
+  using A = acc_t<T>;
+  const Plan& plan_;
+  const Line &y_, &x_;
+  const T* const image_;
+  const int64_t rows_, part_;  // rows of one phase, pixels of one phase of x
+  Buffer<A> buffer_, line_;
+  std::vector<std::pair<int64_t, int64_t>> columns_;  // of each phase: those within the image
+  std::vector<int64_t> places_;                       // of the image's columns in the buffer, -1 for none
+
+ public:
+  const int64_t size;  // of one buffer
+  bool clears;         // whether rows outside of the image have to be made zero
+
+  Source(const Plan& plan, const Line& y, const Line& x, int64_t rows, const T* image)
+      : plan_(plan),
+        y_(y),
+        x_(x),
+        image_(image),
+        rows_(rows),
+        part_(int64_t(y.phases.size()) * rows * plan.pitch),
+        line_(x.from),
+        places_(x.from + plan.lanes, -1),
+        size(int64_t(x.phases.size()) * part_ * plan.lanes),
+        clears(plan.strips > 1) {
+    buffer_ = Buffer<A>(size * plan.groups);
+    for (int64_t phase : x.phases) {
+      const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
+      const int64_t end = std::clamp<int64_t>(ceil_div(x.from - phase, x.in_phases) - x.first, begin, plan.pitch);
+      for (int64_t j = begin; j < end; ++j)
+        places_[(x.first + j) * x.in_phases + phase] = (int64_t(columns_.size()) * part_ + j) * plan.lanes;
+      columns_.push_back({begin, end});
+    }
+  }
+
+  A* data() { return buffer_.data(); }
+
+  // Where in the buffer a row of a phase begins, and how many columns further a tap looks.
+  int64_t place(int64_t j, int64_t phase) const { return (phase * rows_ + j % rows_) * plan_.pitch * plan_.lanes; }
+  int64_t column(const Line::Tap& tap) const { return tap.phase * part_ + tap.shift - x_.first; }
+
+  // The image's row, if there is one, that output rows of period q meet first in a phase.
+  int64_t row(int64_t q, int64_t phase) const { return (y_.first + q) * y_.in_phases + y_.phases[phase]; }
+
+  // Rows [begin, end) of each phase of the tile whose first row is that of period q and whose first channel is c. Row j
+  // takes the place of row j - rows.
+  template <class I>
+  void read(I isa, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j)
+      for (size_t py = 0; py < y_.phases.size(); ++py) {
+        const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
+        if (i < 0 || i >= y_.from)
+          clear(c, at);
+        else if (plan_.lanes == 1)
+          read_row(isa,
+                   plan_.last ? image_ + (n * y_.from + i) * x_.from * plan_.channels + c
+                              : image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from,
+                   at);
+        else if (plan_.last)
+          read_pixels(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
+        else
+          read_planes(isa, n, c, i, at);
+      }
+  }
+
+ private:
+  void clear(int64_t c, int64_t at) {
+    if (!clears) return;
+    for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
+      for (size_t px = 0; px < x_.phases.size(); ++px)
+        std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, A(0));
+  }
+
+  // A row of one channel.
+  template <class I>
+  void read_row(I isa, const T* row, int64_t at) {
+    const A* line = line_.data();
+    if (plan_.last) {
+      for (int64_t x = 0; x < x_.from; ++x) line_.data()[x] = A(row[x * plan_.channels]);
+    } else if constexpr (std::is_same_v<T, A>) {
+      line = row;
+    } else {
+      widen(isa, row, line_.data(), x_.from);
+    }
+    for (size_t px = 0; px < x_.phases.size(); ++px) {
+      const auto [begin, end] = columns_[px];
+      const A* const in = line + (x_.first + begin) * x_.in_phases + x_.phases[px];
+      A* __restrict const out = data() + px * part_ + at + begin;
+      if (x_.in_phases == 1)
+        std::memcpy(out, in, (end - begin) * sizeof(A));
+      else if (x_.in_phases == 2)  // shuffles
+        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[2 * i];
+      else
+        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[x_.in_phases * i];
+    }
+  }
+
+  // A row of pixels, whose channels lie side by side.
+  template <class I>
+  void read_pixels(I, const T* row, int64_t c, int64_t at) {
+    using V = Vec<I::value, A>;
+    const int64_t full = (plan_.end(c) - c) / V::kLanes, rest = (plan_.end(c) - c) % V::kLanes;
+    const int64_t step = x_.in_phases * plan_.channels;
+    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
+    for (size_t px = 0; px < x_.phases.size(); ++px) {
+      const T* const in = row + (x_.first * x_.in_phases + x_.phases[px]) * plan_.channels + c;
+      A* const out = data() + (px * part_ + at) * V::kLanes;
+      for (int64_t i = columns_[px].first; i < columns_[px].second; ++i) {
+        V v;
+        const T* from = in + i * step;
+        A* to = out + i * V::kLanes;
+        for (int64_t g = 0; g < full; ++g, from += V::kLanes, to += size) {
+          if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
+          v.load(from);
+          v.store(to);
+        }
+        if (rest > 0) {
+          load_part(v, from, rest);
+          v.store(to);
+        }
+      }
+    }
+  }
+
+  // The same row of as many channels as a register has lanes: turned, so that a pixel's channels lie side by side.
+  template <class I>
+  void read_planes(I, int64_t n, int64_t c, int64_t i, int64_t at) {
+    using V = Vec<I::value, A>;
+    const int64_t plane = y_.from * x_.from, count = plan_.end(c) - c;
+    const int64_t first = (n * plan_.channels + c) * plane + i * x_.from, all = plan_.batch * plan_.channels * plane;
+    A* const out = data() + at * V::kLanes;
+    for (int64_t x = 0; x < x_.from; x += V::kLanes) {
+      V v[V::kLanes];
+#pragma GCC unroll 16
+      for (int l = 0; l < V::kLanes; ++l) {  // what goes beyond the row is not used
+        const int64_t offset = first + std::min<int64_t>(l, count - 1) * plane + x;
+        if (offset + V::kLanes <= all)
+          v[l].load(image_ + offset);
+        else
+          load_part(v[l], image_ + offset, std::min<int64_t>(all - offset, V::kLanes));
+      }
+      transpose(v);
+      const int64_t* const to = places_.data() + x;
+#pragma GCC unroll 16
+      for (int p = 0; p < V::kLanes; ++p)
+        if (to[p] >= 0) v[p].store(out + to[p]);
+    }
+  }
+};
+
+}  // namespace customops::cpu
