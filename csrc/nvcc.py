@@ -130,7 +130,8 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     """Rules for one library.
 
     nvcc names internal symbols after the source's path and after temporary files: two of the options make objects the
-    same bytes wherever and whenever they are compiled.
+    same bytes wherever and whenever they are compiled. A source without any external function that is no template gets
+    nvcc's process id in these names, which no option prevents: give it one (`make reproduce` tells).
     """
     cuda, cxx = home(name), os.environ.get("CXX", "c++")
     for_host = [arg for arg in extension.extra_compile_args if arg.startswith(("-f", "-W"))]
