@@ -66,11 +66,15 @@ chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
 
 for name in cuda12 cuda13; do
   # cicc brings its own malloc and crashes under libfaketime, which `make reproduce` preloads: it alone sees the real time.
+  # And its output depends on where its memory lies (12.4 orders the instructions of one kernel in upfirdn2d.cu by
+  # addresses), so it gets the same addresses each time where the kernel of the machine allows that.
   mv "$work/$name/nvvm/bin/cicc" "$work/$name/nvvm/bin/cicc.program"
   cat >"$work/$name/nvvm/bin/cicc" <<'WRAPPER'
 #!/bin/sh
 unset LD_PRELOAD
-exec "$0.program" "$@"
+exec python3 -IS -c 'import ctypes, os, sys
+ctypes.CDLL(None).personality(0x0040000)  # ADDR_NO_RANDOMIZE
+os.execv(sys.argv[1], sys.argv[1:])' "$0.program" "$@"
 WRAPPER
   chmod 755 "$work/$name/nvvm/bin/cicc"
   rm -rf "${target:?}/$name"

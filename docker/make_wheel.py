@@ -24,6 +24,8 @@ ROOT = HERE.parent
 DIST = ROOT / "dist"
 
 NEWEST_GCC_FOR_CUDA = 13
+# An engine's default filter of system calls keeps a program from asking for fixed addresses (docker/install-cuda.sh).
+FIXED_ADDRESSES = "--security-opt=seccomp=unconfined"
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
@@ -101,7 +103,8 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
     """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
     tools = virtual_environment("host")
-    arguments = ["--network=none", *create, *(f"--env={name}={value}" for name, value in variables.items())]
+    settings = [f"--env={name}={value}" for name, value in variables.items()]
+    arguments = ["--network=none", *create, FIXED_ADDRESSES, *settings]
     env = environment(
         tools,
         CIBW_MANYLINUX_X86_64_IMAGE=image,
