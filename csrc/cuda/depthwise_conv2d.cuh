@@ -64,7 +64,7 @@ int row_vector(const void* base, int64_t width, int64_t also = 0) {
   return 1;
 }
 
-// Copies that need no registers on their way, from sm_80 on; done at wait_copies, in the issuing thread's eyes.
+// Copies that need no registers on their way, from sm_80 on; done after wait_copies, in the issuing thread's eyes.
 template <int bytes>
 __device__ void copy_async(void* shared, const void* global) {
   static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
@@ -81,10 +81,48 @@ __device__ void copy_async(void* shared, const void* global) {
   *static_cast<Bits*>(shared) = *static_cast<const Bits*>(global);
 }
 
-__device__ inline void wait_copies() {
+constexpr int kMostStages = 4;
+
+// Waits for all copies but those since the last `groups` calls of commit_copies.
+__device__ inline void wait_copies(int groups) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  static_assert(kMostStages == 4);
+  if (groups <= 0)
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  else if (groups == 1)
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  else
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
 #endif
+}
+
+__device__ inline void commit_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Goes through `images` images, with room for `stages` of them in shared memory: bring(stage) asks for the next one,
+// use(stage) has the oldest. All threads of a block; what they wrote into shared memory before is there.
+template <class Bring, class Use>
+__device__ void for_images(int images, int stages, const Bring& bring, const Use& use) {
+  __syncthreads();
+  for (int s = 0; s + 1 < stages; ++s) {
+    if (s < images) bring(s);
+    commit_copies();
+  }
+  for (int n = 0, stage = 0; n < images; ++n) {
+    if (stages > 1) wait_copies(stages - 2);
+    __syncthreads();
+    if (n + stages - 1 < images) bring(stage == 0 ? stages - 1 : stage - 1);
+    commit_copies();
+    if (stages == 1) {
+      wait_copies(0);
+      __syncthreads();
+    }
+    use(stage);
+    if (++stage == stages) stage = 0;
+  }
 }
 
 inline Tensor in_planes(const char* op, const Tensor& image) {
@@ -263,13 +301,7 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
     store(Vector<T, 1>());
 }
 
-constexpr int64_t kWantedBlocks = 1024;  // enough for every GPU; fixed, so that results depend on shapes alone
-
-// A block goes through some images of the batch, as many as leave enough blocks.
-inline int images_a_split(int64_t batch, int64_t blocks_an_image) {
-  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / blocks_an_image, 1), batch, int64_t(65535)});
-  return int(ceil_div(batch, wanted));
-}
+constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
 
 // Vectors of channels that a block of a channels_last image takes: 128 bytes of each pixel, or somewhat less where that
 // leaves none over; at most a warp, and pixels in shared memory stay aligned for 16 bytes.
@@ -298,11 +330,55 @@ std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t
   return best;
 }
 
-// Two stages let the next image come while one is computed, unless as many blocks as registers allow do better with
-// one.
-inline int stages_of_block(int64_t stage_bytes, int64_t threads, int images) {
-  const int64_t blocks = std::max<int64_t>(65536 / (128 * threads), 1);
-  return images > 1 && 2 * blocks * (stage_bytes + 1024) <= 226 << 10 ? 2 : 1;
+// How a batch is shared out: a block goes through `images` of it, `stages` of which are in shared memory at a time.
+struct Split {
+  int images, stages;
+};
+
+// What one block of a kernel takes.
+struct Block {
+  int64_t an_image;  // so many blocks for each image
+  int64_t threads, registers, stage_bytes, other_bytes;
+};
+
+// `image_bytes` are read and written for an image; `start` is what a block costs beside its images, as bytes. The
+// numbers in here fit times measured on an H200: what is chosen makes up to 1.3 times the speed.
+inline Split split_batch(int64_t batch, const Block& block, int64_t image_bytes, int64_t multiprocessors,
+                         double start) {
+  constexpr int64_t kShared = 226 << 10, kSharedByStages = 200 << 10;  // of a multiprocessor that has as much as sm_90
+  constexpr int64_t kUnderWay = 40 << 10;  // bytes on their way into one that hide the memory's latency
+  const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
+  const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
+  // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
+  int64_t stages = 1;
+  while (stages < kMostStages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
+         by_registers * bytes(stages + 1) <= kSharedByStages)
+    ++stages;
+  // Few blocks lose less at their start, many leave less of the GPU idle in the end, when the last ones run.
+  const int64_t at_once = multiprocessors * std::clamp<int64_t>(kShared / bytes(stages), 1, by_registers);
+  const double start_images = start * double(block.an_image) / double(image_bytes);
+  int64_t images = batch;
+  double best = 0;
+  for (int64_t waves = 1; waves <= 16; ++waves) {
+    const int64_t splits = std::clamp<int64_t>(waves * at_once / block.an_image, 1, std::min<int64_t>(batch, 65535));
+    const int64_t each = ceil_div(batch, splits), blocks = ceil_div(batch, each) * block.an_image;
+    const double full = double(blocks / at_once), last = double(blocks % at_once) / double(at_once);
+    const double time = (full + (last > 0 ? 0.4 + 0.6 * last : 0.0) + 0.1) * (double(each) + start_images);
+    if (best == 0 || time < best) best = time, images = each;
+  }
+  return {int(images), int(std::min(stages, images))};
+}
+
+inline int64_t multiprocessors() {
+  int device = 0, count = 1;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return count;
+}
+
+inline Split split_batch(const Correlation& p, int64_t element_bytes, const Block& block) {
+  const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
+  return split_batch(p.batch, block, bytes, multiprocessors(), 40e3);
 }
 
 // All threads of the block; bytes is a multiple of 16.
@@ -363,6 +439,12 @@ struct WeightGradient {
 
   int64_t taps() const { return y.taps * x.taps; }
 };
+
+// Sums depend on how the batch is split: always as an H200 likes it, so that they depend on shapes alone.
+inline Split split_batch(const WeightGradient& p, int64_t element_bytes, const Block& block) {
+  const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
+  return split_batch(p.batch, block, bytes, 132, 130e3);
+}
 
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
 template <class T>

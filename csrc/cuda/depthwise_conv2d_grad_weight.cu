@@ -29,7 +29,7 @@ struct GradPlanesOf {
   const T *in, *grad;
   acc_t<T>* partial;
   int in_w, in_h, out_w, out_h, left, top, rows, pitch, columns, grad_pitch, planes, channels, batch, images_a_split;
-  int bands, load_bytes, grad_load_bytes, grad_at, bytes;
+  int bands, stages, stage_bytes, load_bytes, grad_load_bytes, grad_at, bytes;
   Divider<uint32_t> tiles_x, tiles_y;
 };
 
@@ -38,16 +38,14 @@ __global__ void __launch_bounds__(kBlock, 4) grad_planes(const __grid_constant__
   using S = PlaneTile<R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
-  T* const patch = reinterpret_cast<T*>(shared);
-  T* const grad_patch = reinterpret_cast<T*>(shared + p.grad_at);
   const int channel = int(blockIdx.x) * p.planes, count = min(p.planes, p.channels - channel);
   const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
   uint32_t rest = threadIdx.x;
   const int tx = int(p.tiles_x.split(rest)), ty = int(p.tiles_y.split(rest)), plane = int(rest);
   const int grad_rows = int(p.tiles_y.divisor) * S::kY;
   const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
-  const T* const window = patch + (plane * p.rows + ty * S::kY * R::kDown) * p.pitch + tx * S::kStep;
-  const T* const grads = grad_patch + (plane * grad_rows + ty * S::kY) * p.grad_pitch + tx * S::kX;
+  const int to_window = (plane * p.rows + ty * S::kY * R::kDown) * p.pitch + tx * S::kStep;
+  const int to_grads = (plane * grad_rows + ty * S::kY) * p.grad_pitch + tx * S::kX;
   A sum[S::kTaps][1] = {};
   for (int band = 0; band < p.bands; ++band) {
     const int by = band * grad_rows;
@@ -60,13 +58,18 @@ __global__ void __launch_bounds__(kBlock, 4) grad_planes(const __grid_constant__
     const Loads<8, PlanesPlace> loads(place, place.all(count)), grad_loads(grad_place, grad_place.all(count));
     const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
     const T* grad_in = p.grad + int64_t(begin) * out_image + int64_t(channel) * p.out_h * p.out_w;
-    for (int n = begin; n < end; ++n, in += in_image, grad_in += out_image) {
-      __syncthreads();
-      loads.template issue_bytes<sizeof(T) * 4>(p.load_bytes, patch, in);
-      grad_loads.template issue_bytes<sizeof(T) * 4>(p.grad_load_bytes, grad_patch, grad_in);
-      wait_copies();
-      __syncthreads();
-      if (plane >= count) continue;
+    const auto bring = [&](int stage) {
+      char* const patch = shared + stage * p.stage_bytes;
+      loads.template issue_bytes<sizeof(T) * 4>(p.load_bytes, reinterpret_cast<T*>(patch), in);
+      grad_loads.template issue_bytes<sizeof(T) * 4>(p.grad_load_bytes, reinterpret_cast<T*>(patch + p.grad_at),
+                                                     grad_in);
+      in += in_image, grad_in += out_image;
+    };
+    const auto compute = [&](int stage) {
+      if (plane >= count) return;
+      const char* const patch = shared + stage * p.stage_bytes;
+      const T* const window = reinterpret_cast<const T*>(patch) + to_window;
+      const T* const grads = reinterpret_cast<const T*>(patch + p.grad_at) + to_grads;
       A grad[S::kY][S::kX][1];
 #pragma unroll
       for (int y = 0; y < S::kY; ++y) {
@@ -87,7 +90,8 @@ __global__ void __launch_bounds__(kBlock, 4) grad_planes(const __grid_constant__
         }
         add_taps<R>(i, grad, row, S::kShift, sum);
       }
-    }
+    };
+    for_images(end - begin, p.stages, bring, compute);
   }
 
   A* const sums = reinterpret_cast<A*>(shared);
@@ -127,10 +131,16 @@ bool launch_planes(const WeightGradient& p, cudaStream_t stream) {
   };
   while (too_large() && planes > 1) planes = (planes + 1) / 2;
   while (too_large() && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
-  bytes = std::max<int64_t>(bytes, round_up(kBlock * S::kTaps * sizeof(A), kAccess));
-  if (p.y.in * p.x.in > kMost / planes || !allow_shared(grad_planes<T, R>, bytes)) return false;
   const int64_t groups = ceil_div(p.channels, planes);
-  q.images_a_split = images_a_split(p.batch, groups);
+  q.stage_bytes = int(bytes);
+  const Split split = split_batch(p, sizeof(T), {groups, kBlock, 128, bytes, 0});
+  q.images_a_split = split.images, q.stages = split.stages;
+  const auto fits = [&] {
+    bytes = std::max<int64_t>(q.stages * q.stage_bytes, round_up(kBlock * S::kTaps * sizeof(A), kAccess));
+    return allow_shared(grad_planes<T, R>, bytes);
+  };
+  while (!fits() && q.stages > 1) --q.stages;
+  if (p.y.in * p.x.in > kMost / planes || !fits()) return false;
   const int64_t splits = ceil_div(p.batch, q.images_a_split);
   const Tensor partial = partial_sums<T>(p, splits);
   q.in = static_cast<const T*>(p.in.data_ptr()), q.grad = static_cast<const T*>(p.grad.data_ptr());
@@ -192,24 +202,14 @@ __global__ void __launch_bounds__(kPixelsBlock, 2) grad_pixels(const __grid_cons
   const T* grad_in = p.grad + begin * out_image + first_channel;
   const int row_step = p.tile.columns * p.tile.pixel, grad_step = p.grad_tile.columns * p.grad_tile.pixel;
   A sum[S::kTaps][S::kLanes] = {};
-  const T* patch = patches + vector;
-  // With two stages the next image is asked for before this one is computed, with one stage in between.
-  for (int n = begin - (p.stages == 2), stage = 0; n < end; ++n) {
-    wait_copies();
-    __syncthreads();
-    if (const int next = n + (p.stages == 2); next < end) {
-      loads.issue_bytes(p.load_bytes, patches + stage * p.stage_elements, in);
-      grad_loads.issue_bytes(p.load_bytes, patches + stage * p.stage_elements + p.grad_at, grad_in);
-      in += in_image, grad_in += out_image;
-    }
-    if (p.stages == 2) {
-      stage ^= 1;
-      patch = patches + stage * p.stage_elements + vector;
-      if (n < begin) continue;
-    } else {
-      wait_copies();
-      __syncthreads();
-    }
+  const auto bring = [&](int stage) {
+    T* const patch = patches + stage * p.stage_elements;
+    loads.issue_bytes(p.load_bytes, patch, in);
+    grad_loads.issue_bytes(p.load_bytes, patch + p.grad_at, grad_in);
+    in += in_image, grad_in += out_image;
+  };
+  const auto compute = [&](int stage) {
+    const T* const patch = patches + stage * p.stage_elements + vector;
     for (int t = busy ? int(member) : p.tiles; t < p.tiles; t += p.members) {
       uint32_t ty = t;
       const int tx = int(p.tiles_x.split(ty));
@@ -236,7 +236,8 @@ __global__ void __launch_bounds__(kPixelsBlock, 2) grad_pixels(const __grid_cons
         add_taps<R>(i, grad, row, 0, sum);
       }
     }
-  }
+  };
+  for_images(end - begin, p.stages, bring, compute);
 
   A* const sums = reinterpret_cast<A*>(shared);
   constexpr int kSums = S::kTaps * S::kLanes;
@@ -288,13 +289,13 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
   q.spatial = int(blocks_x * blocks_y);
   if (q.spatial > kMost / chunks) return false;
-  q.images_a_split = images_a_split(p.batch, chunks * q.spatial);
-  const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
-  const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
   q.members = int(std::min<int64_t>(members, tiles_x * tiles_y));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  q.stages = stages_of_block(stage, threads, q.images_a_split);
-  if (q.stages == 2 && !allow_shared(grad_pixels<T, R>, bytes(2))) q.stages = 1;
+  const Split split = split_batch(p, sizeof(T), {chunks * q.spatial, threads, 128, stage, 0});
+  q.images_a_split = split.images, q.stages = split.stages;
+  const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
+  const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
+  while (q.stages > 1 && !allow_shared(grad_pixels<T, R>, bytes(q.stages))) --q.stages;
   q.bytes = int(bytes(q.stages));
   if (!allow_shared(grad_pixels<T, R>, q.bytes)) return false;
   const Tensor partial = partial_sums<T>(p, splits * q.spatial);

@@ -2,8 +2,8 @@
 //
 // For one channel and one row of taps, outputs are a matrix product: 16 rows of the image, kBlocks * 8 pixels wide,
 // times a matrix whose column n holds the taps from row n + shift on, and zeros around them. Eight outputs a product,
-// one product a row of taps; sums stay in float32. So much faster than multiply-adds is this that every number of taps
-// up to 7x7 is bound by memory, although half of the second matrix or more is zeros.
+// one product a row of taps; sums stay in float32. From 5x5 taps on this is faster than multiply-adds, although half of
+// the second matrix or more is zeros.
 //
 // A block keeps the taps of its channels, twice, the second time moved by one, so that a pair of taps is one aligned
 // word; it goes through the batch, bringing the next image into shared memory while it computes. A warp computes 16
@@ -22,7 +22,7 @@ struct MmaOf {
   const T *in, *weight, *bias;
   T* out;
   int in_h, in_w, out_h, out_w, taps_h, taps_w, top, left, shift;  // left = pad + shift
-  int pitch, rows, planes, channels, batch, images_a_split, units_x, units_y, load_bytes, store_bytes;
+  int pitch, rows, planes, channels, batch, images_a_split, stages, units_x, units_y, load_bytes, store_bytes;
   int patch_elements, staged_pitch, staged_at, taps_at, bytes;
   bool flipped, whole_rows;  // whole_rows: a warp's outputs are as wide as the image
   Divider<uint32_t> blocks_x, blocks_y;
@@ -126,10 +126,12 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
 #pragma unroll
       for (int j = 0; j < kBlocks; ++j) kept[ky][j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
 
-  for (int n = begin - 1, stage = 1; n < end; ++n, stage ^= 1) {
-    if (n + 1 < end) loads.template issue_bytes<8>(p.load_bytes, patches + (stage ^ 1) * p.patch_elements, in);
+  const auto bring = [&](int stage) {
+    loads.template issue_bytes<8>(p.load_bytes, patches + stage * p.patch_elements, in);
     in += in_image;
-    if (busy && n >= begin) {
+  };
+  const auto compute = [&](int stage) {
+    if (busy) {
       float sum[kTiles][4];
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
@@ -207,10 +209,9 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
           store_run(out + int64_t(y) * p.out_w, staged + y * p.staged_pitch, width, p.store_bytes, lane % 8, 8);
       }
     }
-    if (n >= begin) out += out_image;
-    wait_copies();
-    __syncthreads();
-  }
+    out += out_image;
+  };
+  for_images(end - begin, p.stages, bring, compute);
 #endif
 }
 
@@ -230,13 +231,14 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
   q.planes = q.units_x == all_x && q.units_y == all_y
                  ? int(std::min<int64_t>(kWarps / (q.units_x * q.units_y), p.channels))
                  : 1;
+  q.stages = 2;
   const auto too_large = [&] {
     q.whole_rows = q.units_x == 1 && all_x == 1;
     q.staged_pitch = q.whole_rows ? q.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
     q.pitch = ((q.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
     q.rows = q.units_y * kRows + q.taps_h - 1;
     q.patch_elements = q.planes * q.rows * q.pitch;
-    q.staged_at = int(2 * q.patch_elements * sizeof(T));
+    q.staged_at = int(q.stages * q.patch_elements * sizeof(T));
     q.taps_at =
         q.staged_at + int(round_up(q.planes * q.units_x * q.units_y * kRows * q.staged_pitch * sizeof(T), kAccess));
     q.bytes = q.taps_at + int(q.planes * p.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
@@ -250,13 +252,17 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
   if (p.batch >= kMost || groups > kMost / (blocks_x * blocks_y) || p.y.in * p.x.in > kMost / q.planes ||
       !allow_shared(multiply<T, kBlocks, kTiles, kTaps>, q.bytes))
     return false;
-  q.images_a_split = images_a_split(p.batch, an_image);
+  const unsigned threads = unsigned(q.planes * q.units_x * q.units_y) * kWarp;
+  const int64_t stage = q.patch_elements * int64_t(sizeof(T));
+  const Split split =
+      split_batch(p, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, q.bytes - q.stages * stage});
+  q.images_a_split = split.images, q.stages = split.stages;
+  while ((too_large() || !allow_shared(multiply<T, kBlocks, kTiles, kTaps>, q.bytes)) && q.stages > 1) --q.stages;
   // A warp's outputs start at multiples of these.
   q.store_bytes = q.whole_rows ? run_bytes<T>(q.out, p.y.out * p.x.out, all_y > 1 ? kRows * p.x.out : 0)
                                : run_bytes<T>(q.out, p.x.out, 0);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
-  const unsigned threads = unsigned(q.planes * q.units_x * q.units_y) * kWarp;
   multiply<T, kBlocks, kTiles, kTaps><<<grid, threads, q.bytes, stream>>>(q);
   return true;
 }
@@ -274,7 +280,6 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   const int vector = row_vector<T>(p.in, p.x.in);
   const int shift = int(round_up(p.x.pad, vector) - p.x.pad);
   const int64_t blocks = ceil_div(shift + kColumns - 1 + p.x.taps, kColumns);
-  if (blocks <= 2 && p.y.taps == 3) return launch<T, 2, 3>(p, vector, shift, stream);
   if (blocks <= 2 && p.y.taps == 5) return launch<T, 2, 5>(p, vector, shift, stream);
   if (blocks <= 2 && p.y.taps == 7) return launch<T, 2, 7>(p, vector, shift, stream);
   if (blocks <= 3) return launch<T, 3, 0>(p, vector, shift, stream);
@@ -296,6 +301,7 @@ bool has_tensor_cores() {
 bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
   const auto fits = [](const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && a.pad >= 0 && small(a); };
   if (!fits(p.x) || !fits(p.y) || !has_tensor_cores()) return false;
+  if (p.x.taps == 3 && p.y.taps == 3) return false;  // multiply-adds are faster: launch_planes
   if (dtype == ScalarType::Half) return launch<c10::Half>(p, stream);
   if (dtype == ScalarType::BFloat16) return launch<c10::BFloat16>(p, stream);
   return false;

@@ -68,23 +68,12 @@ __global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ Pixe
   const T* in = p.in + begin * in_image + first_channel;
   T* out = p.out + begin * out_image + channel;
   const int row_step = p.tile.columns * p.tile.pixel;
-  const T* patch = patches + vector;
-  // With two stages the next image is asked for before this one is computed, with one stage in between.
-  for (int n = begin - (p.stages == 2), stage = 0; n < end; ++n) {
-    wait_copies();
-    __syncthreads();
-    if (const int next = n + (p.stages == 2); next < end) {
-      loads.issue_bytes(p.load_bytes, patches + stage * stage_elements, in);
-      in += in_image;
-    }
-    if (p.stages == 2) {
-      stage ^= 1;
-      patch = patches + stage * stage_elements + vector;
-      if (n < begin) continue;
-    } else {
-      wait_copies();
-      __syncthreads();
-    }
+  const auto bring = [&](int stage) {
+    loads.issue_bytes(p.load_bytes, patches + stage * stage_elements, in);
+    in += in_image;
+  };
+  const auto compute = [&](int stage) {
+    const T* const patch = patches + stage * stage_elements + vector;
     for (int t = busy ? int(member) : p.tiles; t < p.tiles; t += p.members) {
       uint32_t ty = t;
       const int tx = int(p.tiles_x.split(ty)), ox = bx + tx * S::kX, oy = by + int(ty) * S::kY;
@@ -122,7 +111,8 @@ __global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ Pixe
       }
     }
     out += out_image;
-  }
+  };
+  for_images(end - begin, p.stages, bring, compute);
 }
 
 template <class T, class R>
@@ -155,11 +145,11 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.load_bytes = int(vector * sizeof(T));
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
   if (blocks_x * blocks_y > kMost / chunks) return false;
-  q.images_a_split = images_a_split(p.batch, chunks * blocks_x * blocks_y);
   const int64_t stage = round_up(q.tile.elements(), kAccess) * int64_t(sizeof(T));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  q.stages = stages_of_block(stage, threads, q.images_a_split);
-  if (q.stages == 2 && !allow_shared(pixels<T, R>, 2 * stage)) q.stages = 1;
+  const Split split = split_batch(p, sizeof(T), {chunks * blocks_x * blocks_y, threads, 128, stage, 0});
+  q.images_a_split = split.images, q.stages = split.stages;
+  while (q.stages > 1 && !allow_shared(pixels<T, R>, q.stages * stage)) --q.stages;
   if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;
   q.chunk = Divider<uint32_t>(chunk), q.chunks = Divider<uint32_t>(chunks);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.tiles_x = Divider<uint32_t>(tiles_x);

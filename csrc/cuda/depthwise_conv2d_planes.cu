@@ -28,7 +28,7 @@ struct PlanesOf {
   const T *in, *weight, *bias;
   T* out;
   int in_w, in_h, out_w, out_h, left, top;  // left, top: pixels of the patch before the first pixel
-  int pitch, rows, columns, planes, channels, batch, images_a_split, patch_bytes, load_bytes, store_bytes;
+  int pitch, rows, columns, planes, channels, batch, images_a_split, stages, patch_bytes, load_bytes, store_bytes;
   bool flipped, whole, pairs;  // whole: every vector of outputs is aligned, and not cut by the right edge
   Divider<uint32_t> blocks_x, blocks_y, tiles_x, tiles_y;
 };
@@ -36,12 +36,12 @@ struct PlanesOf {
 template <class T, class R>
 __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ PlanesOf<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(T) == 2 && R::kUp == 1 && R::kDown == 1) return;  // see launch_planes
+  if constexpr (sizeof(T) == 2 && R::kTaps > 3 && R::kUp == 1 && R::kDown == 1) return;  // see launch_planes
 #endif
   using S = Tile<T, R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
-  clear(shared, 2 * p.patch_bytes);
+  clear(shared, p.stages * p.patch_bytes);
   uint32_t group = blockIdx.x;
   const int bx = int(p.blocks_x.split(group)) * int(p.tiles_x.divisor) * S::kX;
   const int by = int(p.blocks_y.split(group)) * int(p.tiles_y.divisor) * S::kY;
@@ -68,15 +68,12 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
   const int ox = tx * S::kX, oy = ty * S::kY;  // within the block
   const int out_rows = min(int(p.tiles_y.divisor) * S::kY, p.out_h - by), out_columns = p.out_w - bx;
 
-  for (int n = begin - 1, stage = 1; n < end; ++n, stage ^= 1) {
-    wait_copies();
-    __syncthreads();
-    T* const patch = reinterpret_cast<T*>(shared + stage * p.patch_bytes);
-    if (n + 1 < end)
-      loads.template issue_bytes<sizeof(T) * 4>(p.load_bytes,
-                                                reinterpret_cast<T*>(shared + (stage ^ 1) * p.patch_bytes), in);
+  const auto bring = [&](int stage) {
+    loads.template issue_bytes<sizeof(T) * 4>(p.load_bytes, reinterpret_cast<T*>(shared + stage * p.patch_bytes), in);
     in += in_image;
-    if (n < begin) continue;
+  };
+  const auto compute = [&](int stage) {
+    T* const patch = reinterpret_cast<T*>(shared + stage * p.patch_bytes);
     A sum[S::kY][S::kX][1];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y)
@@ -152,7 +149,8 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
       clear(patch, (stored * int(sizeof(T)) + kAccess - 1) / kAccess * kAccess);
     }
     out += p.channels * out_plane;
-  }
+  };
+  for_images(end - begin, p.stages, bring, compute);
 }
 
 template <class T, class R>
@@ -181,8 +179,11 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
   const int64_t groups = ceil_div(p.channels, planes), a_batch = groups * blocks_x * blocks_y;
   if (too_large() || p.batch >= kMost || p.channels >= kMost || blocks_x * blocks_y > kMost / groups ||
-      p.y.in * p.x.in > kMost / planes || !allow_shared(depthwise::planes<T, R>, 2 * q.patch_bytes))
+      p.y.in * p.x.in > kMost / planes)
     return false;
+  const Split split = split_batch(p, sizeof(T), {a_batch, kBlock, 128, q.patch_bytes, 0});
+  q.images_a_split = split.images, q.stages = split.stages;
+  while (q.stages > 1 && !allow_shared(depthwise::planes<T, R>, q.stages * q.patch_bytes)) --q.stages;
 
   q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
   q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
@@ -190,7 +191,6 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y)),
   q.columns = int(round_up((tiles_x - 1) * S::kStep + S::kRow, 4));  // a multiple of every row_vector
   q.planes = int(planes), q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
-  q.images_a_split = images_a_split(p.batch, a_batch);
   q.load_bytes = int(sizeof(T)) *
                  row_vector<T>(p.in, p.x.in, blocks_x > 1 ? std::gcd<int64_t>(q.left, tiles_x * S::kStep) : q.left);
   q.whole = p.x.out % S::kX == 0 && reinterpret_cast<uintptr_t>(p.out) % (S::kX * sizeof(T)) == 0;
@@ -201,7 +201,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   q.tiles_x = Divider<uint32_t>(tiles_x), q.tiles_y = Divider<uint32_t>(tiles_y);
   const dim3 grid(unsigned(a_batch), unsigned(ceil_div(p.batch, q.images_a_split)));
-  depthwise::planes<T, R><<<grid, kBlock, 2 * q.patch_bytes, stream>>>(q);
+  depthwise::planes<T, R><<<grid, kBlock, q.stages * q.patch_bytes, stream>>>(q);
   return true;
 }
 
@@ -222,8 +222,9 @@ bool launch(const Correlation& p, cudaStream_t stream) {
 
 bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
   if (p.x.taps != p.y.taps || p.x.dilation != 1 || p.y.dilation != 1 || !small(p.x) || !small(p.y)) return false;
-  // Tensor cores are faster; what launch_mma refuses, such as padding beyond the kernel, is rare.
-  if (dtype != ScalarType::Float && p.x.up * p.y.up * p.x.down * p.y.down == 1 && has_tensor_cores()) return false;
+  // Tensor cores are faster from 5x5 on; what launch_mma refuses, such as padding beyond the kernel, is rare.
+  const bool unit = p.x.up * p.y.up * p.x.down * p.y.down == 1;
+  if (dtype != ScalarType::Float && unit && p.x.taps > 3 && has_tensor_cores()) return false;
   bool done = false;
   dispatch(dtype, [&](auto zero) {
     using T = decltype(zero);
