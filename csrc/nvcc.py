@@ -141,11 +141,14 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     compile_args += [f"-Xcompiler={arg}" for arg in ("-fPIC", *for_host)]
     link_args = [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
     link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]
+    # ccache compares what the preprocessor makes of a source for one architecture: name all that others may see.
+    headers = sorted(path for folder in ("csrc", "csrc/cuda") for path in Path(folder).glob("*.*h"))
+    ccache = f"CCACHE_EXTRAFILES=$in:{':'.join(map(str, headers))} ccache " if shutil.which("ccache") else ""
     objects = {str(folder / name / Path(source).with_suffix(".o").name): source for source in extension.sources}
     lines = [
         f"builddir = {paths(folder)}",  # where ninja keeps its log
         "rule nvcc",
-        f"  command = {words(cuda / 'bin/nvcc')} -c $in -o $out -MD -MF $out.d '-Xcudafe=--orig_src_path_name $in' "
+        f"  command = {ccache}{words(cuda / 'bin/nvcc')} -c $in -o $out -MD -MF $out.d '-Xcudafe=--orig_src_path_name $in' "
         + words(*compile_args),
         "  depfile = $out.d",
         "  deps = gcc",

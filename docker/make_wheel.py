@@ -29,7 +29,7 @@ FIXED_ADDRESSES = "--security-opt=seccomp=unconfined"
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_", "CXXFLAGS",
+    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_", "CXXFLAGS",
     "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
     "NVCC_", "SOURCE_DIRTY",
     "VIRTUAL_ENV",
@@ -54,6 +54,7 @@ class Steps:
 def environment(*path: Path, **extra: str) -> dict[str, str]:
     """This process's environment without what would change a build, with folders put first on the PATH."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
+    env["CCACHE_DISABLE"] = "1"  # a wheel comes from the compiler that it names
     env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
     return env | extra
 
@@ -116,10 +117,26 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
     )
 
 
+def ccache(image: str) -> dict[str, str]:
+    """Switches ccache on in a container of a build image, with its objects under /ccache."""
+    return {
+        "CCACHE_NODISABLE": "1",
+        "CCACHE_DIR": "/ccache",
+        "CCACHE_MAXSIZE": "2G",
+        "CCACHE_COMPILERCHECK": f"string:{image}",  # the image is named by a digest of all that it is made of
+        "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",  # copied headers are new; their hash tells
+    }
+
+
 def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
-    source = CACHE / "source"
-    facts = stage(ROOT, source)
-    run_cibuildwheel(engine, image, source, out, facts | archs)
+    """Sources that have not changed since an earlier build are not compiled again: their objects are in .cache/ccache.
+
+    `make reproduce`, `make verify` and plain `docker run` compile everything.
+    """
+    source, objects = CACHE / "source", CACHE / "ccache"
+    objects.mkdir(exist_ok=True)
+    variables = stage(ROOT, source) | archs | ccache(image)
+    run_cibuildwheel(engine, image, source, out, variables, f"--volume={objects}:/ccache")
     shutil.rmtree(source)
 
 

@@ -52,7 +52,7 @@ def prepare(python: str, torch: str) -> tuple[Path | None, str]:
     if subprocess.run([interpreter, "-m", "venv", folder], capture_output=True, check=False).returncode:
         return None, f"{interpreter} cannot make a virtual environment"
     install = subprocess.run(
-        [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={torch}", "hypothesis", "numpy", "pytest", "scipy"],
+        [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={torch}", "hypothesis", "numpy", "pytest", "pytest-xdist", "scipy"],
         stderr=subprocess.PIPE, text=True, check=False, env=environment(),
     )  # fmt: skip
     if install.returncode:

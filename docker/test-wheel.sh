@@ -36,4 +36,5 @@ if site not in here.parents:
     sys.exit(f"error: customops was imported from {here}, not from the wheel in {site}")
 print(f"testing {pathlib.Path(sys.argv[1]).name} with torch {torch.__version__}, Python {sys.version.split()[0]}")
 PYTHON
-python -m pytest -p no:cacheprovider -q tests
+# Idle threads of one process's OpenMP must not spin on the cores of another.
+OMP_WAIT_POLICY=passive python -m pytest -p no:cacheprovider -q --numprocesses=auto --maxprocesses=8 tests

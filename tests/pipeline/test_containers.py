@@ -6,6 +6,7 @@ import subprocess
 import check_wheel
 import engine
 import images
+import make_wheel
 import pytest
 
 ENGINE = engine.choose("auto")[0]
@@ -83,6 +84,52 @@ print(*sorted(f"{names[i.kind]} {i.architecture}" for i in images), "compressed"
     assert len(lines) == 4, run.stdout + run.stderr
     for theirs, ours in zip(lines[::2], lines[1::2], strict=True):
         assert sorted(ours.split()) == sorted([*theirs.split(), "compressed"])
+
+
+@with_cuda
+def test_unchanged_cuda_sources_are_not_compiled_again(root, tmp_path):
+    """What a header says for one architecture only counts, too: the preprocessor that ccache asks sees another one."""
+    for folder in ("project/csrc/cuda", "objects"):
+        (tmp_path / folder).mkdir(parents=True)
+    header, source = tmp_path / "project/csrc/cuda/k.cuh", tmp_path / "project/csrc/cuda/k.cu"
+    source.write_text('#include "k.cuh"\n__global__ void k(int* x) { *x = VALUE; }\n')
+    (tmp_path / "build.py").write_text("""
+import os, subprocess, sys, types
+sys.path.insert(0, "/csrc")
+import nvcc
+from pathlib import Path
+extension = types.SimpleNamespace(
+    sources=["csrc/cuda/k.cu"], extra_compile_args=[], include_dirs=[], library_dirs=[], libraries=[], extra_link_args=[]
+)
+text = nvcc.ninja_file(extension, "cuda12", ("70", "90"), Path("/tmp/k.so"), Path("/tmp"))
+Path("/tmp/k.ninja").write_text(text)
+subprocess.run(["ninja", "-f", "/tmp/k.ninja", "/tmp/cuda12/k.o"], check=True, stdout=subprocess.DEVNULL)
+print(subprocess.check_output(["sha256sum", "/tmp/cuda12/k.o"], text=True).split()[0])
+stats = subprocess.check_output(["ccache", "--print-stats"], text=True)
+print(*(line.split()[1] for line in stats.splitlines() if line.startswith(("direct_cache_hit", "cache_miss\t"))))
+""")
+    mounts = [(root / "csrc", "/csrc"), (tmp_path / "project", "/project"), (tmp_path / "objects", "/ccache")]
+    volumes = [f"--volume={source}:{target}" for source, target in [*mounts, (tmp_path / "build.py", "/build.py")]]
+    variables = [f"--env={name}={value}" for name, value in make_wheel.ccache(CUDA).items()]
+
+    def build(*variables):
+        command = [ENGINE, "run", "--rm", "--network=none", "--workdir=/project", *variables, *volumes, CUDA]
+        run = subprocess.run([*command, "python", "/build.py"], capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.split()
+
+    def header_says(value):
+        header.write_text(f"#if __CUDA_ARCH__ == 900\n#define VALUE {value}\n#else\n#define VALUE 1\n#endif\n")
+
+    header_says(2)
+    first = build(*variables)
+    second = build(*variables)
+    header_says(3)
+    third = build(*variables)
+    without = build()
+    assert [run[1:] for run in (first, second, third)] == [["0", "1"], ["1", "1"], ["1", "2"]]
+    assert first[0] == second[0]
+    assert third[0] == without[0] != first[0]
 
 
 @pytest.mark.parametrize(("limits", "expected"), [(["--cpus=1"], 1), (["--memory=4200m"], 2), (["--memory=2200m"], 1)])
