@@ -128,6 +128,18 @@ def test_large_kernels(kernel, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize("size", [(7, 7), (8, 8), (16, 5), (1, 3)])
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 4), (13, 13), (15, 1)])
+def test_small_images(kernel, size, memory_format, device):
+    """Wider and narrower than the kernel, odd and even numbers of elements, more images than a warp has lanes."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for batch, channels in ((35, 6), (3, 7), (70, 1)):
+            x = image((batch, channels, *size), dtype, device, memory_format)
+            weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *kernel), ()))
+            assert_all(x, weight, bias, 1, (kernel[0] // 2, kernel[1] // 2))
+
+
+@memory_formats
 @pytest.mark.parametrize("padding", [(0, 20), (20, 0), (13, 17)])
 def test_padding_beyond_the_kernel(padding, memory_format, device):
     """Outputs that see nothing but zeros, and gradients from there, which go nowhere."""
@@ -239,18 +251,19 @@ def test_empty_batch(shape, memory_format, device):
 
 
 @memory_formats
-def test_infinities_and_nan_stay_where_they_belong(memory_format, device):
+@pytest.mark.parametrize("width", [40, 7])
+def test_infinities_and_nan_stay_where_they_belong(width, memory_format, device):
     """Zeros of the padding meet no weight, and no number meets another channel's."""
     for channels in (3, 20):
         x, weight = (
-            image((1, channels, 6, 40), torch.float32, device, memory_format),
+            image((1, channels, 6, width), torch.float32, device, memory_format),
             torch.ones(channels, 1, 3, 3, device=device),
         )
-        x[0, 1, 2, 39], x[0, 2, 0, 0] = float("inf"), float("nan")
+        x[0, 1, 2, -1], x[0, 2, 0, 0] = float("inf"), float("nan")
         weight[0] = float("inf")
         y = depthwise_conv2d(x, weight, padding=1).cpu()
-        expected = torch.zeros(6, 40, dtype=torch.bool)
-        expected[1:4, 38:] = True
+        expected = torch.zeros(6, width, dtype=torch.bool)
+        expected[1:4, -2:] = True
         assert torch.equal(y[0, 1].isinf(), expected)
         assert torch.equal(y[0, 2].isnan().nonzero(), torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]))
         assert y[0, 3:].isfinite().all()

@@ -2,11 +2,11 @@
 // once, but for the edges of tiles, and writes the output once. Bound by memory up to 5x5 taps, by multiply-adds
 // beyond.
 //
-//   depthwise_conv2d_mma.cu     float16 and bfloat16, contiguous, stride 1, any taps: tensor cores, from sm_80 on;
-//   depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2;
-//   depthwise_conv2d_pixels.cu  channels_last, the same;
-//   depthwise_conv2d_large.cu   contiguous, stride 1, any taps;
-//   general, below              everything else, an output a thread.
+//   depthwise_conv2d_small.cu   contiguous, up to 8 pixels wide, stride 1, any taps;
+//   depthwise_conv2d_mma.cu     float16 and bfloat16, contiguous, stride 1, any taps but 3x3: tensor cores, from sm_80
+//   on; depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2; depthwise_conv2d_pixels.cu
+//   channels_last, the same; depthwise_conv2d_large.cu   contiguous, stride 1, any taps; general, below everything
+//   else, an output a thread.
 #include <torch/csrc/stable/library.h>
 
 #include <optional>
@@ -120,9 +120,9 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out, const Ten
   p.in = pointer(planes_in), p.out = planes_out.data_ptr();
   p.weight = pointer(weight), p.bias = bias ? pointer(*bias) : nullptr;
   launch(op, out, [&](cudaStream_t stream) {
-    if (p.channels_last
-            ? launch_pixels(p, dtype, stream)
-            : launch_mma(p, dtype, stream) || launch_planes(p, dtype, stream) || launch_large(p, dtype, stream))
+    if (p.channels_last ? launch_pixels(p, dtype, stream)
+                        : launch_small(p, dtype, stream) || launch_mma(p, dtype, stream) ||
+                              launch_planes(p, dtype, stream) || launch_large(p, dtype, stream))
       return;
     launch_general(p, dtype, stream);
   });
