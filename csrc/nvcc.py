@@ -141,23 +141,24 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     compile_args += [f"-Xcompiler={arg}" for arg in ("-fPIC", *for_host)]
     link_args = [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
     link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]
-    # ccache compares what the preprocessor makes of a source for one architecture: name all that others may see.
+    # ccache preprocesses for one architecture only, and knows a compiler by its name: hash every header, and both programs.
     headers = sorted(path for folder in ("csrc", "csrc/cuda") for path in Path(folder).glob("*.*h"))
-    ccache = f"CCACHE_EXTRAFILES=$in:{':'.join(map(str, headers))} ccache " if shutil.which("ccache") else ""
+    hashed = ":".join(map(str, (cuda / "bin/nvcc", cuda / "bin/ptxas", "$in", *headers)))
+    ccache = f"CCACHE_EXTRAFILES={hashed} ccache " if shutil.which("ccache") else ""
     objects = {str(folder / name / Path(source).with_suffix(".o").name): source for source in extension.sources}
     lines = [
         f"builddir = {paths(folder)}",  # where ninja keeps its log
-        "rule nvcc",
+        f"rule nvcc_{name}",
         f"  command = {ccache}{words(cuda / 'bin/nvcc')} -c $in -o $out -MD -MF $out.d '-Xcudafe=--orig_src_path_name $in' "
         + words(*compile_args),
         "  depfile = $out.d",
         "  deps = gcc",
         f"  description = nvcc {version(name)} for {' '.join(entries)}: $in",
-        "rule link",
+        f"rule link_{name}",
         f"  command = {words(cxx, '-shared')} $in -o $out {words(*link_args, *extension.extra_link_args)}",
         "  description = link $out",
-        *(f"build {paths(out)}: nvcc {paths(source)}" for out, source in objects.items()),
-        f"build {paths(target)}: link {paths(*objects)}",
+        *(f"build {paths(out)}: nvcc_{name} {paths(source)}" for out, source in objects.items()),
+        f"build {paths(target)}: link_{name} {paths(*objects)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -181,13 +182,16 @@ def command(build_ext: type, archs: dict[str, tuple[str, ...]]) -> type:
             self.extensions = everything
             folder = Path(self.build_temp).resolve()
             folder.mkdir(parents=True, exist_ok=True)
-            for name, extension in mine.items():
-                target = Path(self.get_ext_fullpath(extension.name)).resolve()
-                script = folder / f"{name}.ninja"
-                script.write_text(ninja_file(extension, name, archs[name], target, folder))
-                if subprocess.run(["ninja", "-f", script, f"-j{jobs()}"], check=False).returncode:
-                    sys.exit(f"error: {name} could not be compiled, see the messages above")
-            if mine:
+            if not mine:
+                return
+            script = folder / "cuda.ninja"  # one for both libraries, so that no core waits for the other's last source
+            targets = {name: Path(self.get_ext_fullpath(e.name)).resolve() for name, e in mine.items()}
+            script.write_text(
+                "".join(ninja_file(e, name, archs[name], targets[name], folder) for name, e in mine.items())
+            )
+            if subprocess.run(["ninja", "-f", script, f"-j{jobs()}"], check=False).returncode:
+                sys.exit(f"error: {', '.join(mine)} could not be compiled, see the messages above")
+            for target in targets.values():
                 target.with_name("_cuda.json").write_text(json.dumps(description(archs), indent=1) + "\n")
 
         def copy_extensions_to_source(self) -> None:

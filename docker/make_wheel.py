@@ -7,6 +7,7 @@ and the manylinux tag that this compiler allows. dist/ changes only when everyth
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,7 @@ class Steps:
 def environment(*path: Path, **extra: str) -> dict[str, str]:
     """This process's environment without what would change a build, with folders put first on the PATH."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
-    env["CCACHE_DISABLE"] = "1"  # a wheel comes from the compiler that it names
+    env |= {"CCACHE_DISABLE": "1", "TORCH_NO_COMPILER_WRAPPER": "1"}  # no objects from a cache of the caller's
     env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
     return env | extra
 
@@ -109,7 +110,7 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
     env = environment(
         tools,
         CIBW_MANYLINUX_X86_64_IMAGE=image,
-        CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {' '.join(arguments)}; disable_host_mount: true",
+        CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {shlex.join(arguments)}; disable_host_mount: true",
         SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
     )
     subprocess.run(

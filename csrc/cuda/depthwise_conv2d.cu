@@ -2,11 +2,12 @@
 // once, but for the edges of tiles, and writes the output once. Bound by memory up to 5x5 taps, by multiply-adds
 // beyond.
 //
-//   depthwise_conv2d_small.cu   contiguous, up to 8 pixels wide, stride 1, any taps;
-//   depthwise_conv2d_mma.cu     float16 and bfloat16, contiguous, stride 1, any taps but 3x3: tensor cores, from sm_80
-//   on; depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2; depthwise_conv2d_pixels.cu
-//   channels_last, the same; depthwise_conv2d_large.cu   contiguous, stride 1, any taps; general, below everything
-//   else, an output a thread.
+//   depthwise_conv2d_small.cu   contiguous, up to 8 pixels wide, stride 1, any width of taps;
+//   depthwise_conv2d_mma.cu     contiguous, 16-bit, stride 1, all taps but 3x3: tensor cores, from sm_80 on;
+//   depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2;
+//   depthwise_conv2d_pixels.cu  channels_last, the same;
+//   depthwise_conv2d_large.cu   contiguous, stride 1, any taps;
+//   general, below              everything else, an output a thread.
 #include <torch/csrc/stable/library.h>
 
 #include <optional>

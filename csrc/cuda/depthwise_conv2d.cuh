@@ -336,26 +336,45 @@ struct Split {
 };
 
 // What one block of a kernel takes.
-struct Block {
+struct BlockNeeds {
   int64_t an_image;  // so many blocks for each image
   int64_t threads, registers, stage_bytes, other_bytes;
 };
 
-// `image_bytes` are read and written for an image; `start` is what a block costs beside its images, as bytes. The
-// numbers in here fit times measured on an H200: what is chosen makes up to 1.3 times the speed.
-inline Split split_batch(int64_t batch, const Block& block, int64_t image_bytes, int64_t multiprocessors,
-                         double start) {
-  constexpr int64_t kShared = 226 << 10, kSharedByStages = 200 << 10;  // of a multiprocessor that has as much as sm_90
-  constexpr int64_t kUnderWay = 40 << 10;  // bytes on their way into one that hide the memory's latency
+struct Gpu {
+  int64_t multiprocessors, shared, stages;  // bytes of a multiprocessor's shared memory; most stages
+};
+constexpr Gpu kH200{132, 228 << 10, kMostStages};
+
+inline Gpu gpu() {
+  int device = 0;
+  cudaGetDevice(&device);
+  const auto ask = [&](cudaDeviceAttr attribute) {
+    int value = 1;
+    cudaDeviceGetAttribute(&value, attribute, device);
+    return int64_t(value);
+  };
+  // Below sm_80 copies are not asynchronous, so that more stages gain nothing.
+  return {ask(cudaDevAttrMultiProcessorCount), ask(cudaDevAttrMaxSharedMemoryPerMultiprocessor),
+          ask(cudaDevAttrComputeCapabilityMajor) >= 8 ? kMostStages : 2};
+}
+
+// Time is modelled as (waves of blocks + an idle end) * (images of a block + what its start costs, in images), where
+// `start` bytes take as long as a block's start, and `image_bytes` are read and written for an image. The numbers fit
+// times measured on an H200: what is chosen makes up to 1.3 times the speed.
+inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_bytes, const Gpu& gpu, double start) {
+  constexpr int64_t kUnderWay = 40 << 10;  // bytes on their way into a multiprocessor that hide the memory's latency
+  constexpr double kIdleEnd = 0.1, kLastWave = 0.4;  // of a wave; what the last one takes however small it is
   const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
   const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
   // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
   int64_t stages = 1;
-  while (stages < kMostStages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
-         by_registers * bytes(stages + 1) <= kSharedByStages)
+  while (stages < gpu.stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
+         by_registers * bytes(stages + 1) <= gpu.shared / 8 * 7)
     ++stages;
-  // Few blocks lose less at their start, many leave less of the GPU idle in the end, when the last ones run.
-  const int64_t at_once = multiprocessors * std::clamp<int64_t>(kShared / bytes(stages), 1, by_registers);
+  // Few blocks lose less at their start, many leave less of the GPU idle in the end.
+  const int64_t by_shared = (gpu.shared - (2 << 10)) / bytes(stages);
+  const int64_t at_once = gpu.multiprocessors * std::clamp<int64_t>(by_shared, 1, by_registers);
   const double start_images = start * double(block.an_image) / double(image_bytes);
   int64_t images = batch;
   double best = 0;
@@ -363,22 +382,16 @@ inline Split split_batch(int64_t batch, const Block& block, int64_t image_bytes,
     const int64_t splits = std::clamp<int64_t>(waves * at_once / block.an_image, 1, std::min<int64_t>(batch, 65535));
     const int64_t each = ceil_div(batch, splits), blocks = ceil_div(batch, each) * block.an_image;
     const double full = double(blocks / at_once), last = double(blocks % at_once) / double(at_once);
-    const double time = (full + (last > 0 ? 0.4 + 0.6 * last : 0.0) + 0.1) * (double(each) + start_images);
+    const double partial = last > 0 ? kLastWave + (1 - kLastWave) * last : 0;
+    const double time = (full + partial + kIdleEnd) * (double(each) + start_images);
     if (best == 0 || time < best) best = time, images = each;
   }
   return {int(images), int(std::min(stages, images))};
 }
 
-inline int64_t multiprocessors() {
-  int device = 0, count = 1;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
-}
-
-inline Split split_batch(const Correlation& p, int64_t element_bytes, const Block& block) {
+inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block) {
   const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
-  return split_batch(p.batch, block, bytes, multiprocessors(), 40e3);
+  return split_batch(p.batch, block, bytes, gpu(), 40e3);
 }
 
 // All threads of the block; bytes is a multiple of 16.
@@ -418,7 +431,8 @@ __device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[w
             for (int v = 0; v < lanes; ++v) sum[ky * R::kTaps + kx][v] += grad[y][x][v] * row[j + shift][v];
 }
 
-// Lets a block have more shared memory than it gets without asking; false where the GPU has less.
+// Lets a block have more shared memory than it gets without asking; false where the GPU has less. Always as much as
+// there is: another thread may launch the same kernel with more.
 template <class Kernel>
 bool allow_shared(Kernel kernel, int64_t bytes) {
   if (bytes <= 48 << 10) return true;
@@ -426,7 +440,7 @@ bool allow_shared(Kernel kernel, int64_t bytes) {
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   return bytes <= most &&
-         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)) == cudaSuccess;
+         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
 }
 
 // grad_weight goes through partial sums, one a split of the batch, added up in their order: the result does not depend
@@ -441,9 +455,9 @@ struct WeightGradient {
 };
 
 // Sums depend on how the batch is split: always as an H200 likes it, so that they depend on shapes alone.
-inline Split split_batch(const WeightGradient& p, int64_t element_bytes, const Block& block) {
+inline Split split_batch(const WeightGradient& p, int64_t element_bytes, const BlockNeeds& block) {
   const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
-  return split_batch(p.batch, block, bytes, 132, 130e3);
+  return split_batch(p.batch, block, bytes, kH200, 130e3);
 }
 
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.

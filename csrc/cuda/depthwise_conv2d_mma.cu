@@ -6,7 +6,7 @@
 // the second matrix or more is zeros.
 //
 // A block keeps the taps of its channels, twice, the second time moved by one, so that a pair of taps is one aligned
-// word; it goes through the batch, bringing the next image into shared memory while it computes. A warp computes 16
+// word; it goes through the batch, bringing the next images into shared memory while it computes. A warp computes 16
 // rows by kTiles * 8 columns.
 //
 // Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.

@@ -9,7 +9,7 @@ namespace customops::cuda::depthwise {
 namespace {
 
 constexpr int kBlock = 128;
-constexpr int64_t kShared = 24 << 10;  // an image's part; the next one's is on its way meanwhile
+constexpr int64_t kShared = 24 << 10;  // an image's part; those of the next images may be on their way meanwhile
 
 template <class T, class R>
 struct Tile {
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
       const int stored = count * out_rows * p.out_w;
       store_run(out, patch, stored, p.store_bytes, threadIdx.x, kBlock);
       __syncthreads();
-      // Outputs lie where the next image but one has its border, which nobody writes again.
+      // Outputs lie where a later image of this stage has its border, which nobody writes again.
       clear(patch, (stored * int(sizeof(T)) + kAccess - 1) / kAccess * kAccess);
     }
     out += p.channels * out_plane;
@@ -177,11 +177,11 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   while (too_large() && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
   while (too_large() && tiles_x > 1) tiles_x = (tiles_x + 1) / 2;
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
-  const int64_t groups = ceil_div(p.channels, planes), a_batch = groups * blocks_x * blocks_y;
+  const int64_t groups = ceil_div(p.channels, planes), an_image = groups * blocks_x * blocks_y;
   if (too_large() || p.batch >= kMost || p.channels >= kMost || blocks_x * blocks_y > kMost / groups ||
       p.y.in * p.x.in > kMost / planes)
     return false;
-  const Split split = split_batch(p, sizeof(T), {a_batch, kBlock, 128, q.patch_bytes, 0});
+  const Split split = split_batch(p, sizeof(T), {an_image, kBlock, 128, q.patch_bytes, 0});
   q.images_a_split = split.images, q.stages = split.stages;
   while (q.stages > 1 && !allow_shared(depthwise::planes<T, R>, q.stages * q.patch_bytes)) --q.stages;
 
@@ -200,7 +200,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.pairs = p.x.out % 2 == 0 && reinterpret_cast<uintptr_t>(p.out) % (2 * sizeof(T)) == 0;
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   q.tiles_x = Divider<uint32_t>(tiles_x), q.tiles_y = Divider<uint32_t>(tiles_y);
-  const dim3 grid(unsigned(a_batch), unsigned(ceil_div(p.batch, q.images_a_split)));
+  const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
   depthwise::planes<T, R><<<grid, kBlock, q.stages * q.patch_bytes, stream>>>(q);
   return true;
 }

@@ -1,8 +1,8 @@
-// depthwise_conv2d, forward and grad_input, for contiguous images up to 8 pixels wide at stride 1, such as the last 7x7
-// of many networks, with any number of taps. A block takes some channels of 32 images: what lies together in memory
-// comes into shared memory as it is, whatever its width. A lane computes a row of an image's outputs; its warp has the
-// same row and channel, so that all need the same taps. It multiplies each pixel of a row with the tap for each output
-// of it, zero where there is none: no index depends on the kernel's width.
+// depthwise_conv2d, forward and grad_input, for batches of contiguous images up to 8 pixels wide and 16 high at stride
+// 1, such as the last 7x7 of many networks, with up to 64 rows of taps. A block takes some channels of 32 images: what
+// lies together in memory comes into shared memory as it is, whatever its width. A lane computes a row of an image's
+// outputs; its warp has the same row and channel, so that all need the same taps. It multiplies each pixel of a row
+// with the tap for each output of it, zero where there is none: no index depends on the kernel's width.
 //
 // Zeros times infinity are NaN: a row with a result that is not finite is computed again, tap by tap.
 #include "depthwise_conv2d.cuh"
@@ -10,6 +10,7 @@
 namespace customops::cuda::depthwise {
 namespace {
 
+constexpr int kFewestImages = 8;  // fewer leave most lanes idle
 constexpr int kBlock = 128, kImages = kWarp, kMostWidth = 8, kTapPitch = 2 * kMostWidth;
 
 template <class T>
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kBlock) small_planes(const __grid_constant__ S
     for (int x = 0; x < kWidth; ++x)
       if (x < p.out_w) finite += sum[x] * A(0);
     T* const to = out + lane * p.out_pitch + plane * out_plane + oy * p.out_w;
-    if (finite == A(0)) {
+    if (finite == A(0) || lane >= images) {
 #pragma unroll
       for (int x = 0; x < kWidth; ++x)
         if (x < p.out_w) to[x] = narrow<T>(sum[x]);
@@ -115,20 +116,24 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
   q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps), q.top = int(p.y.pad), q.left = int(p.x.pad);
   q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
+  constexpr int64_t kWord = 4 / sizeof(T), kElements = 448, kShared = 96 << 10;  // elements: of an image
+  int64_t bytes = 0;
+  const auto measure = [&](int64_t planes) {
+    q.planes = int(planes);
+    // An odd number of 4-byte words, so that lanes read from different banks.
+    q.in_pitch = int((ceil_div(planes * in_plane, kWord) | 1) * kWord);
+    q.out_pitch = int((ceil_div(planes * out_plane, kWord) | 1) * kWord);
+    q.out_at = int(round_up(kImages * q.in_pitch * sizeof(T), kAccess));
+    q.taps_at = q.out_at + int(round_up(kImages * q.out_pitch * sizeof(T), kAccess));
+    bytes = q.taps_at + planes * p.y.taps * kTapPitch * int64_t(sizeof(acc_t<T>));
+  };
   // An even number of channels: a pair of 16-bit elements then is aligned, as far as it can be.
-  constexpr int64_t kElements = 448;  // of an image
-  q.planes = int(std::min(std::max<int64_t>(kElements / (in_plane + out_plane) / 2 * 2, 1), p.channels));
-  // An odd number of 4-byte words, so that lanes read from different banks.
-  constexpr int64_t kWord = 4 / sizeof(T);
-  q.in_pitch = int((ceil_div(q.planes * in_plane, kWord) | 1) * kWord);
-  q.out_pitch = int((ceil_div(q.planes * out_plane, kWord) | 1) * kWord);
+  measure(std::min(std::max<int64_t>(kElements / (in_plane + out_plane) / 2 * 2, 1), p.channels));
+  while (bytes > kShared && q.planes > 1) measure(std::max(q.planes / 4 * 2, 1));
   q.load_bytes = std::min(run_bytes<T>(p.in, p.channels * in_plane, q.planes * in_plane), 4);
   q.store_bytes = std::min(run_bytes<T>(p.out, p.channels * out_plane, q.planes * out_plane), 4);
-  q.out_at = int(round_up(kImages * q.in_pitch * sizeof(T), kAccess));
-  q.taps_at = q.out_at + int(round_up(kImages * q.out_pitch * sizeof(T), kAccess));
-  const int64_t bytes = q.taps_at + q.planes * p.y.taps * kTapPitch * int64_t(sizeof(acc_t<T>));
   const int64_t groups = ceil_div(p.channels, q.planes), batches = ceil_div(p.batch, kImages);
-  if (bytes > 96 << 10 || p.channels >= kMost || batches > 65535 || !allow_shared(small_planes<T, kWidth>, bytes))
+  if (bytes > kShared || p.channels >= kMost || batches > 65535 || !allow_shared(small_planes<T, kWidth>, bytes))
     return false;
   small_planes<T, kWidth><<<dim3(unsigned(groups), unsigned(batches)), kBlock, bytes, stream>>>(q);
   return true;
@@ -139,7 +144,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
 bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
   const auto fits = [](const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && small(a); };
   if (!fits(p.x) || !fits(p.y) || p.x.in > kMostWidth || p.x.out > kMostWidth || p.y.in > 2 * kMostWidth ||
-      p.y.out > 2 * kMostWidth || p.y.taps > 64)
+      p.y.out > 2 * kMostWidth || p.y.taps > 64 || p.x.taps > kMost / 64 || p.batch < kFewestImages)
     return false;
   bool done = false;
   dispatch(dtype, [&](auto zero) {

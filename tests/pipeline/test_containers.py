@@ -88,7 +88,7 @@ print(*sorted(f"{names[i.kind]} {i.architecture}" for i in images), "compressed"
 
 @with_cuda
 def test_unchanged_cuda_sources_are_not_compiled_again(root, tmp_path):
-    """What a header says for one architecture only counts, too: the preprocessor that ccache asks sees another one."""
+    """What a header says for one architecture only counts, and which CUDA's nvcc it is: ccache by itself sees neither."""
     for folder in ("project/csrc/cuda", "objects"):
         (tmp_path / folder).mkdir(parents=True)
     header, source = tmp_path / "project/csrc/cuda/k.cuh", tmp_path / "project/csrc/cuda/k.cu"
@@ -101,10 +101,11 @@ from pathlib import Path
 extension = types.SimpleNamespace(
     sources=["csrc/cuda/k.cu"], extra_compile_args=[], include_dirs=[], library_dirs=[], libraries=[], extra_link_args=[]
 )
-text = nvcc.ninja_file(extension, "cuda12", ("70", "90"), Path("/tmp/k.so"), Path("/tmp"))
+name = sys.argv[1]
+text = nvcc.ninja_file(extension, name, ("80", "90"), Path("/tmp/k.so"), Path("/tmp"))
 Path("/tmp/k.ninja").write_text(text)
-subprocess.run(["ninja", "-f", "/tmp/k.ninja", "/tmp/cuda12/k.o"], check=True, stdout=subprocess.DEVNULL)
-print(subprocess.check_output(["sha256sum", "/tmp/cuda12/k.o"], text=True).split()[0])
+subprocess.run(["ninja", "-f", "/tmp/k.ninja", f"/tmp/{name}/k.o"], check=True, stdout=subprocess.DEVNULL)
+print(subprocess.check_output(["sha256sum", f"/tmp/{name}/k.o"], text=True).split()[0])
 stats = subprocess.check_output(["ccache", "--print-stats"], text=True)
 print(*(line.split()[1] for line in stats.splitlines() if line.startswith(("direct_cache_hit", "cache_miss\t"))))
 """)
@@ -112,9 +113,9 @@ print(*(line.split()[1] for line in stats.splitlines() if line.startswith(("dire
     volumes = [f"--volume={source}:{target}" for source, target in [*mounts, (tmp_path / "build.py", "/build.py")]]
     variables = [f"--env={name}={value}" for name, value in make_wheel.ccache(CUDA).items()]
 
-    def build(*variables):
+    def build(*variables, library="cuda12"):
         command = [ENGINE, "run", "--rm", "--network=none", "--workdir=/project", *variables, *volumes, CUDA]
-        run = subprocess.run([*command, "python", "/build.py"], capture_output=True, text=True, check=False)
+        run = subprocess.run([*command, "python", "/build.py", library], capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         return run.stdout.split()
 
@@ -126,10 +127,11 @@ print(*(line.split()[1] for line in stats.splitlines() if line.startswith(("dire
     second = build(*variables)
     header_says(3)
     third = build(*variables)
-    without = build()
-    assert [run[1:] for run in (first, second, third)] == [["0", "1"], ["1", "1"], ["1", "2"]]
+    newer = build(*variables, library="cuda13")
+    assert [run[1:] for run in (first, second, third, newer)] == [["0", "1"], ["1", "1"], ["1", "2"], ["1", "3"]]
     assert first[0] == second[0]
-    assert third[0] == without[0] != first[0]
+    assert third[0] == build()[0] != first[0]
+    assert newer[0] == build(library="cuda13")[0] != third[0]
 
 
 @pytest.mark.parametrize(("limits", "expected"), [(["--cpus=1"], 1), (["--memory=4200m"], 2), (["--memory=2200m"], 1)])
