@@ -18,6 +18,7 @@ from fetch import CACHE, Failure, main_guard
 from make_wheel import DIST, HERE, ROOT, environment
 
 GIGABYTES_NEEDED = 8
+TEST_PACKAGES = ("hypothesis", "numpy", "pytest", "pytest-xdist", "scipy")
 
 
 def pair_up(pythons: str, torches: str) -> list[tuple[str, str]]:
@@ -42,24 +43,26 @@ def prepare(python: str, torch: str) -> tuple[Path | None, str]:
     if interpreter is None:
         return None, f"there is no python{python} on the PATH or under pyenv"
     folder = CACHE / "matrix" / f"python{python}-torch{torch}"
-    if (folder / "complete").exists():
+    complete, packages = folder / "complete", [f"torch=={torch}", *TEST_PACKAGES]
+    if complete.exists() and complete.read_text().split() == packages:
         return folder / "bin", ""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(folder.parent).free / 1e9) < GIGABYTES_NEEDED:
         return None, f"{folder.parent} has {free:.0f} GB left, a torch may take {GIGABYTES_NEEDED}"
     print(f"python {python}, torch {torch}: installing", flush=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    if not complete.exists():  # what failed half-way; otherwise only something is missing
+        shutil.rmtree(folder, ignore_errors=True)
     if subprocess.run([interpreter, "-m", "venv", folder], capture_output=True, check=False).returncode:
         return None, f"{interpreter} cannot make a virtual environment"
     install = subprocess.run(
-        [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", f"torch=={torch}", "hypothesis", "numpy", "pytest", "pytest-xdist", "scipy"],
+        [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *packages],
         stderr=subprocess.PIPE, text=True, check=False, env=environment(),
     )  # fmt: skip
     if install.returncode:
         shutil.rmtree(folder)
         errors = [line for line in install.stderr.splitlines() if line.startswith("ERROR")]
         return None, f"pip: {(errors or ['?'])[-1][:150]}"
-    (folder / "complete").touch()
+    complete.write_text("\n".join(packages))
     return folder / "bin", ""
 
 
