@@ -29,7 +29,7 @@ def bias_act(
 
     The op between the convolutions of StyleGAN2 (https://arxiv.org/abs/1912.04958, appendix B). Differentiable twice in
     ``x`` and ``b``; any number of times where ``act`` is linear, relu or lrelu. Where ``|y|`` would exceed ``clamp`` the
-    gradient is zero, at ``clamp`` itself it passes, as in :func:`torch.clamp`. Of the activations only one tensor is kept
+    gradient is zero, at ``clamp`` itself it passes, as :func:`torch.clamp` has it up to 2.13. Of the activations only one tensor is kept
     for the backward: ``y`` where the slope follows from it, otherwise ``x``. Under autocast ``b`` is cast to ``x``'s
     dtype.
 
