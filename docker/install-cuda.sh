@@ -69,6 +69,7 @@ for name in cuda12 cuda13; do
   # And its output depends on where its memory lies (12.4 orders the instructions of one kernel in upfirdn2d.cu by
   # addresses), so it gets the same addresses each time where the kernel of the machine allows that, and its malloc,
   # jemalloc, gives no memory back after some time has passed: how much is reused would depend on how fast it runs.
+  # That is not all: its output still differs between builds whose folders have other names.
   mv "$work/$name/nvvm/bin/cicc" "$work/$name/nvvm/bin/cicc.program"
   cat >"$work/$name/nvvm/bin/cicc" <<'WRAPPER'
 #!/bin/sh
