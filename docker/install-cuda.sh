@@ -66,18 +66,11 @@ chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
 
 for name in cuda12 cuda13; do
   # cicc brings its own malloc and crashes under libfaketime, which `make reproduce` preloads: it alone sees the real time.
-  # And its output depends on where its memory lies (12.4 orders the instructions of one kernel in upfirdn2d.cu by
-  # addresses), so it gets the same addresses each time where the kernel of the machine allows that, and its malloc,
-  # jemalloc, gives no memory back after some time has passed: how much is reused would depend on how fast it runs.
-  # That is not all: its output still differs between builds whose folders have other names.
   mv "$work/$name/nvvm/bin/cicc" "$work/$name/nvvm/bin/cicc.program"
   cat >"$work/$name/nvvm/bin/cicc" <<'WRAPPER'
 #!/bin/sh
 unset LD_PRELOAD
-export MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1
-exec python3 -IS -c 'import ctypes, os, sys
-ctypes.CDLL(None).personality(0x0040000)  # ADDR_NO_RANDOMIZE
-os.execv(sys.argv[1], sys.argv[1:])' "$0.program" "$@"
+exec "$0.program" "$@"
 WRAPPER
   chmod 755 "$work/$name/nvvm/bin/cicc"
   rm -rf "${target:?}/$name"

@@ -25,8 +25,6 @@ ROOT = HERE.parent
 DIST = ROOT / "dist"
 
 NEWEST_GCC_FOR_CUDA = 13
-# An engine's default filter of system calls keeps a program from asking for fixed addresses (docker/install-cuda.sh).
-FIXED_ADDRESSES = "--security-opt=seccomp=unconfined"
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
@@ -106,7 +104,7 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
     """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
     tools = virtual_environment("host")
     settings = [f"--env={name}={value}" for name, value in variables.items()]
-    arguments = ["--network=none", *create, FIXED_ADDRESSES, *settings]
+    arguments = ["--network=none", *create, *settings]
     env = environment(
         tools,
         CIBW_MANYLINUX_X86_64_IMAGE=image,

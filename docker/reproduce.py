@@ -21,7 +21,6 @@ import fetch
 import images
 from fetch import CACHE, Failure, main_guard
 from make_wheel import (
-    FIXED_ADDRESSES,
     HERE,
     ROOT,
     check_host,
@@ -70,7 +69,7 @@ def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict
     for path in (source, *source.rglob("*")):
         path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
     subprocess.run(
-        [engine, "run", "--rm", "--network=none", FIXED_ADDRESSES, "--hostname=second", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", *variables,
+        [engine, "run", "--rm", "--network=none", "--hostname=second", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", *variables,
          f"--volume={source}:/project:ro", f"--volume={out}:/out", image,
          "bash", "-c", script],
         check=True,

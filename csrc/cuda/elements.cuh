@@ -20,6 +20,13 @@ struct alignas(sizeof(T) * n) Vector {
   T at[n];
 };
 
+// What the compiler reads and writes in one access whatever becomes of the parts; those of a Vector it splits and joins
+// again, and nvcc 12.4 does that in an order that differs from run to run.
+template <int bytes>
+using Bits =
+    std::conditional_t<bytes == 16, uint4,
+                       std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, uint32_t, uint16_t>>>;
+
 // Conversions on the bits: through torch's own types, arrays of them end up in local memory.
 template <class T>
 __device__ acc_t<T> widen(T x) {

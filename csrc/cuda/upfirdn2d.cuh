@@ -192,9 +192,9 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
 #pragma unroll
     for (int j = 0; j < S::kSpan / S::kVector; ++j) {
       const int at = S::place(lane * (S::kStepX / kPixels) + j * kWords);
-      const auto vector = *reinterpret_cast<const Vector<uint32_t, kWords>*>(&tile[r][at]);
+      const auto vector = *reinterpret_cast<const Bits<4 * kWords>*>(&tile[r][at]);
 #pragma unroll
-      for (int v = 0; v < kWords; ++v) words[j * kWords + v] = vector.at[v];
+      for (int v = 0; v < kWords; ++v) words[j * kWords + v] = reinterpret_cast<const uint32_t*>(&vector)[v];
     }
     float row[C::span(S::kX)][1];
     if constexpr (kPixels == 1) {
