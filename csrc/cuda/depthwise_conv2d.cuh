@@ -65,20 +65,21 @@ int row_vector(const void* base, int64_t width, int64_t also = 0) {
 }
 
 // Copies that need no registers on their way, from sm_80 on; done after wait_copies, in the issuing thread's eyes.
-template <int bytes>
+// Those of 16 bytes can go past the L1 cache, which is small beside much shared memory.
+template <int bytes, bool past_l1 = false>
 __device__ void copy_async(void* shared, const void* global) {
   static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (bytes >= 4) {
     const unsigned to = unsigned(__cvta_generic_to_shared(shared));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
+    if constexpr (past_l1 && bytes == 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+    else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
     return;
   }
 #endif
-  using Bits =
-      std::conditional_t<bytes == 16, uint4,
-                         std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, uint32_t, uint16_t>>>;
-  *static_cast<Bits*>(shared) = *static_cast<const Bits*>(global);
+  *static_cast<Bits<bytes>*>(shared) = *static_cast<const Bits<bytes>*>(global);
 }
 
 constexpr int kMostStages = 4;
@@ -161,7 +162,7 @@ struct Loads {
     } else {
 #pragma unroll
       for (int i = 0; i < kKept; ++i)
-        if (from[i] >= 0) copy_async<bytes>(patch + to[i], image + from[i]);
+        if (from[i] >= 0) copy_async<bytes, Place::kPastL1>(patch + to[i], image + from[i]);
     }
   }
   template <int kMostBytes = 16, class T>
@@ -181,7 +182,7 @@ struct Loads {
       place(at, to_rest, from_rest);
       if (from_rest < 0) continue;
       if (kMostBytes == 16 && bytes == 16)
-        copy_async<kMostBytes>(patch + to_rest, image + from_rest);
+        copy_async<kMostBytes, Place::kPastL1>(patch + to_rest, image + from_rest);
       else if (bytes == 8)
         copy_async<8>(patch + to_rest, image + from_rest);
       else if (bytes == 4)
@@ -210,6 +211,7 @@ struct Quotient {
 // Part of some planes in shared memory: `rows` rows of `pitch` elements a plane, the first of them the pixel (y0, x0),
 // which may lie outside the image; what lies outside is left alone. `vector` elements divide everything along x.
 struct PlanesPlace {
+  static constexpr bool kPastL1 = false;  // rows that lie in one line of the cache are read by several copies
   int y0, x0, rows, pitch, h, w, y_lo, x_lo, vector;
   Quotient height, vectors;
 
@@ -250,6 +252,7 @@ struct PixelsTile {
 };
 
 struct PixelsPlace {
+  static constexpr bool kPastL1 = true;
   const PixelsTile& tile;
   int y0, x0, h, w, channels, all_channels;  // channels: from this tile's first on
 
@@ -303,10 +306,12 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
 
 constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
 
-// Vectors of channels that a block of a channels_last image takes: 128 bytes of each pixel, or somewhat less where that
-// leaves none over; at most a warp, and pixels in shared memory stay aligned for 16 bytes.
-inline int64_t channel_chunk(int64_t vectors, int64_t bytes) {
-  const int64_t most = std::clamp<int64_t>(128 / bytes, 1, kWarp), unit = std::max<int64_t>(kAccess / bytes, 1);
+// Vectors of channels that a block of a channels_last image takes: 16 of them or 32 channels, but 64 bytes of each
+// pixel, or somewhat less where that leaves none over; pixels in shared memory stay aligned for 16 bytes. With more,
+// tiles have so few pixels that much of what is read is their edge.
+inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
+  const int64_t most = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
+  const int64_t unit = std::max<int64_t>(kAccess / bytes, 1);
   for (int64_t chunk = most; 2 * chunk > most; chunk -= unit)
     if (vectors % chunk == 0) return chunk;
   return std::min(most, round_up(vectors, unit));
@@ -339,6 +344,7 @@ struct Split {
 struct BlockNeeds {
   int64_t an_image;  // so many blocks for each image
   int64_t threads, registers, stage_bytes, other_bytes;
+  bool past_l1 = false;
 };
 
 struct Gpu {
@@ -367,10 +373,11 @@ inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_b
   constexpr double kIdleEnd = 0.1, kLastWave = 0.4;  // of a wave; what the last one takes however small it is
   const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
   const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
+  const int64_t shared = block.past_l1 ? gpu.shared : gpu.shared / 8 * 7;  // the rest of it is the L1 cache
   // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
   int64_t stages = 1;
   while (stages < gpu.stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
-         by_registers * bytes(stages + 1) <= gpu.shared / 8 * 7)
+         by_registers * bytes(stages + 1) <= shared)
     ++stages;
   // Few blocks lose less at their start, many leave less of the GPU idle in the end.
   const int64_t by_shared = (gpu.shared - (2 << 10)) / bytes(stages);
@@ -378,7 +385,7 @@ inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_b
   const double start_images = start * double(block.an_image) / double(image_bytes);
   int64_t images = batch;
   double best = 0;
-  for (int64_t waves = 1; waves <= 16; ++waves) {
+  for (int64_t waves = 1; waves <= 32; ++waves) {
     const int64_t splits = std::clamp<int64_t>(waves * at_once / block.an_image, 1, std::min<int64_t>(batch, 65535));
     const int64_t each = ceil_div(batch, splits), blocks = ceil_div(batch, each) * block.an_image;
     const double full = double(blocks / at_once), last = double(blocks % at_once) / double(at_once);
@@ -389,9 +396,9 @@ inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_b
   return {int(images), int(std::min(stages, images))};
 }
 
-inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block) {
+inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block, double start = 40e3) {
   const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
-  return split_batch(p.batch, block, bytes, gpu(), 40e3);
+  return split_batch(p.batch, block, bytes, gpu(), start);
 }
 
 // All threads of the block; bytes is a multiple of 16.

@@ -270,7 +270,7 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
       reinterpret_cast<uintptr_t>(q.grad) % sizeof(V) != 0 || p.channels >= kMost || p.batch >= kMost ||
       std::max(p.y.in * p.x.in, p.y.out * p.x.out) > kMost / p.channels)
     return false;
-  const int64_t vectors = p.channels / S::kLanes, chunk = channel_chunk(vectors, sizeof(V));
+  const int64_t vectors = p.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
   const int64_t chunks = ceil_div(vectors, chunk), members = kPixelsBlock / chunk;
   const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY);
   const int64_t pixel = chunk * S::kLanes;
@@ -291,7 +291,7 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
   if (q.spatial > kMost / chunks) return false;
   q.members = int(std::min<int64_t>(members, tiles_x * tiles_y));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  const Split split = split_batch(p, sizeof(T), {chunks * q.spatial, threads, 128, stage, 0});
+  const Split split = split_batch(p, sizeof(T), {chunks * q.spatial, threads, 128, stage, 0, vector * sizeof(T) == 16});
   q.images_a_split = split.images, q.stages = split.stages;
   const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };

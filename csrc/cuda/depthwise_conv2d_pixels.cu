@@ -125,7 +125,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
       reinterpret_cast<uintptr_t>(p.out) % sizeof(V) != 0 || p.channels >= kMost || p.batch >= kMost ||
       std::max(p.y.in * p.x.in, p.y.out * p.x.out) > kMost / p.channels)
     return false;
-  const int64_t vectors = p.channels / S::kLanes, chunk = channel_chunk(vectors, sizeof(V));
+  const int64_t vectors = p.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
   const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
   const int64_t all_x = ceil_div(p.x.out, S::kX), all_y = ceil_div(p.y.out, S::kY);
   const int64_t pixel = chunk * S::kLanes, vector = channel_vector<T>(p.in, p.in, p.channels, pixel);
@@ -148,7 +148,10 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   if (blocks_x * blocks_y > kMost / chunks) return false;
   const int64_t stage = round_up(q.tile.elements(), kAccess) * int64_t(sizeof(T));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  const Split split = split_batch(p, sizeof(T), {chunks * blocks_x * blocks_y, threads, 128, stage, 0});
+  // Bound by memory: what other blocks read and write meanwhile hides a block's start.
+  const bool hidden = R::kTaps == 3 && (R::kUp == 2 || (R::kDown == 2 && sizeof(T) == 4));
+  const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, q.load_bytes == 16};
+  const Split split = split_batch(p, sizeof(T), needs, hidden ? 1e3 : 40e3);
   q.images_a_split = split.images, q.stages = split.stages;
   while (q.stages > 1 && !allow_shared(pixels<T, R>, q.stages * stage)) --q.stages;
   if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;
