@@ -251,15 +251,19 @@ def test_empty_batch(shape, memory_format, device):
 
 
 @memory_formats
-@pytest.mark.parametrize("width", [40, 7])
-def test_infinities_and_nan_stay_where_they_belong(width, memory_format, device):
-    """Zeros of the padding meet no weight, and no number meets another channel's."""
+@pytest.mark.parametrize(("batch", "width"), [(1, 40), (1, 7), (9, 7)])
+def test_infinities_and_nan_stay_where_they_belong(batch, width, memory_format, device):
+    """Zeros of the padding meet no number, and no number meets another channel's."""
     for channels in (3, 20):
-        x, weight = (
-            image((1, channels, 6, width), torch.float32, device, memory_format),
-            torch.ones(channels, 1, 3, 3, device=device),
-        )
+        x = image((batch, channels, 6, width), torch.float32, device, memory_format)
         x[0, 1, 2, -1], x[0, 2, 0, 0] = float("inf"), float("nan")
+        grad = torch.ones_like(x)
+        weight_grad = ops._depthwise_conv2d_grad_weight(grad, x, 3, 3, 1, 1, 1, 1, 1, 1).cpu()
+        assert torch.equal(weight_grad[1, 0].isinf(), torch.tensor([[False, True, True]] * 3))
+        assert torch.equal(weight_grad[2, 0].isnan().nonzero(), torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]))
+        assert weight_grad[0].isfinite().all()
+        assert weight_grad[3:].isfinite().all()
+        weight = torch.ones(channels, 1, 3, 3, device=device)
         weight[0] = float("inf")
         y = depthwise_conv2d(x, weight, padding=1).cpu()
         expected = torch.zeros(6, width, dtype=torch.bool)

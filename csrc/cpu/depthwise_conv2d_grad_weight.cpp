@@ -118,6 +118,27 @@ class Correlation {
   }
 };
 
+// One tap without any zeros around the images, which make NaN of infinity.
+template <class T>
+double one_tap(const DepthwiseConv2d& p, const T* image, const T* grad, int64_t c, int64_t tap) {
+  const int64_t ky = tap / p.x.taps, kx = tap % p.x.taps, step = p.channels_last ? p.channels : 1;
+  const auto row = [&](int64_t n, int64_t y, int64_t height, int64_t width) {
+    return p.channels_last ? (n * height + y) * width * p.channels + c : ((n * p.channels + c) * height + y) * width;
+  };
+  double sum = 0;
+  for (int64_t n = 0; n < p.batch; ++n)
+    for (int64_t oy = 0; oy < p.y.out; ++oy) {
+      const int64_t iy = oy * p.y.stride - p.y.pad + ky * p.y.dilation;
+      if (iy < 0 || iy >= p.y.in) continue;
+      const T *const from = image + row(n, iy, p.y.in, p.x.in), *const g = grad + row(n, oy, p.y.out, p.x.out);
+      for (int64_t ox = 0; ox < p.x.out; ++ox) {
+        const int64_t ix = ox * p.x.stride - p.x.pad + kx * p.x.dilation;
+        if (ix >= 0 && ix < p.x.in) sum += double(g[ox * step]) * double(from[ix * step]);
+      }
+    }
+  return sum;
+}
+
 void correlate(const DepthwiseConv2d& p) {
   dispatch(p.weight.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
@@ -139,6 +160,7 @@ void correlate(const DepthwiseConv2d& p) {
       for (int64_t i = begin; i < end; ++i) {
         double sum = 0;
         for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
+        if (!std::isfinite(sum)) sum = one_tap(p, image, grad, i / plan.taps, i % plan.taps);
         out[i] = T(A(sum));
       }
     });

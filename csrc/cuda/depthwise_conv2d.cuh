@@ -501,6 +501,7 @@ void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t s
 
 // Each returns false where it has no kernel for the case. channels_last for `pixels`, the others take planes.
 bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool launch_small_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
