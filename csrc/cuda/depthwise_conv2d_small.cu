@@ -3,12 +3,11 @@
 // comes into shared memory as it is, whatever its width. A lane has an image, and its warp the same row and channel.
 //
 //   small_planes  forward and grad_input: a lane computes a row of an image's outputs. It multiplies each pixel of a
-//   row
-//                 with the tap for each output of it, zero where there is none: no index depends on the kernel's width.
-//                 Zeros times infinity are NaN: a row with a result that is not finite is computed again, tap by tap;
+//                 row with the tap for each output of it, zero where there is none: no index depends on the width of
+//                 the kernel. Zeros times infinity are NaN: a row with a result that is not finite is computed again,
+//                 tap by tap;
 //   small_grad    grad_weight: a lane computes a row of the taps from its image, by multiplying each pixel of a row
-//   with
-//                 each of the gradient's; then the lanes' sums are added up.
+//                 with each of the gradient's; then the lanes' sums are added up.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
@@ -287,7 +286,7 @@ bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
 
 bool launch_small_grad_weight(const WeightGradient& p, cudaStream_t stream) {
   if (!unit(p.x) || !unit(p.y) || p.x.in != p.x.out || p.y.in > 2 * kMostWidth || p.y.out > 2 * kMostWidth ||
-      p.y.taps > 64 || p.x.taps > kMost / 64 || p.batch < kFewestImages || p.batch >= kMost || p.channels >= kMost)
+      p.y.taps > 64 || p.x.taps > 4096 || p.batch < kFewestImages || p.batch >= kMost || p.channels >= kMost)
     return false;
   bool done = false;
   dispatch(p.in.scalar_type(), [&](auto zero) {
