@@ -37,6 +37,8 @@ inline bool small(const Line& a) {
   return std::max({a.in * a.up, a.out * a.down, a.taps * a.dilation, a.up, a.down, std::abs(a.pad)}) < kMost;
 }
 
+inline bool stride_1(const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && small(a); }
+
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 

@@ -4,7 +4,7 @@
 //
 //   grad_planes  contiguous, 3x3, 5x5, 7x7, stride 1 and 2: tiles in shared memory;
 //   grad_pixels  channels_last, the same: neighbouring threads take neighbouring channels;
-//   depthwise_conv2d_small.cu  batches of images up to 8 pixels wide at stride 1;
+//   depthwise_conv2d_small.cu  batches of images 7 or 8 pixels wide at stride 1;
 //   depthwise_conv2d_large.cu  large kernels at stride 1;
 //   grad_general everything else, eight taps at a time.
 #include <torch/csrc/stable/library.h>
@@ -292,7 +292,8 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
   if (q.spatial > kMost / chunks) return false;
   q.members = int(std::min<int64_t>(members, tiles_x * tiles_y));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  const Split split = split_batch(p, sizeof(T), {chunks * q.spatial, threads, 128, stage, 0, vector * sizeof(T) == 16});
+  const bool past_l1 = run_bytes<T>(nullptr, p.channels, pixel) == kAccess;  // of the shape alone
+  const Split split = split_batch(p, sizeof(T), {chunks * q.spatial, threads, 128, stage, 0, past_l1});
   q.images_a_split = split.images, q.stages = split.stages;
   const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };

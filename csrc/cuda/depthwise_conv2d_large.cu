@@ -175,8 +175,6 @@ int64_t measure(LargeOf<T>& q, int64_t tiles_x, int64_t tiles_y, int64_t slices)
          int64_t(sizeof(A));
 }
 
-bool stride_1(const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && small(a); }
-
 template <class T>
 bool launch_forward(const Correlation& p, cudaStream_t stream) {
   LargeOf<T> q{};

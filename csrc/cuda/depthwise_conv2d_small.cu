@@ -6,8 +6,9 @@
 //                 row with the tap for each output of it, zero where there is none: no index depends on the width of
 //                 the kernel. Zeros times infinity are NaN: a row with a result that is not finite is computed again,
 //                 tap by tap;
-//   small_grad    grad_weight: a lane computes a row of the taps from its image, by multiplying each pixel of a row
-//                 with each of the gradient's; then the lanes' sums are added up.
+//   small_grad    grad_weight, for images and gradients exactly 7 or 8 pixels wide: a lane computes a row of the taps
+//                 from its image, by multiplying each pixel of a row with each of the gradient's; then the lanes' sums
+//                 are added up. A block goes through several times 32 images.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kFewestImages = 8;  // fewer leave most lanes idle
 constexpr int kBlock = 128, kGradBlock = 256, kImages = kWarp, kMostWidth = 8, kTapPitch = 2 * kMostWidth;
+constexpr int64_t kShared = 96 << 10, kMostTaps = 64;  // bytes of a block; rows of taps
 
 template <class T>
 struct SmallOf {
@@ -25,12 +27,12 @@ struct SmallOf {
   bool flipped;
 };
 
-// A warp each brings `elements` elements of one of the `images` images.
+// Each warp brings `elements` elements of one of the `images` images, which are `stride` apart.
 template <class T>
-__device__ void bring_images(T* to, int pitch, const T* from, int64_t image, int images, int elements, int bytes) {
+__device__ void bring_images(T* to, int pitch, const T* from, int64_t stride, int images, int elements, int bytes) {
   const int lane = threadIdx.x % kWarp;
   for (int n = threadIdx.x / kWarp; n < images; n += blockDim.x / kWarp) {
-    const T* const source = from + n * image;
+    const T* const source = from + n * stride;
     T* const target = to + n * pitch;
     if (bytes == 4) {
       constexpr int kElements = 4 / sizeof(T);
@@ -49,8 +51,8 @@ int image_pitch(int64_t elements) {
   return int((ceil_div(elements, kWord) | 1) * kWord);
 }
 
-// So many channels that an image has `elements` in shared memory; an even number: a pair of 16-bit elements then is
-// aligned, as far as it can be.
+// So many channels, of `pixels` pixels each, that an image takes some hundred elements of shared memory; an even number
+// if there are several: a pair of 16-bit elements then is aligned, as far as it can be.
 inline int64_t small_channels(int64_t channels, int64_t pixels) {
   constexpr int64_t kElements = 448;
   return std::min(std::max<int64_t>(kElements / pixels / 2 * 2, 1), channels);
@@ -141,7 +143,6 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
   q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps), q.top = int(p.y.pad), q.left = int(p.x.pad);
   q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
-  constexpr int64_t kShared = 96 << 10;
   int64_t bytes = 0;
   const auto measure = [&](int64_t planes) {
     q.planes = int(planes);
@@ -173,6 +174,7 @@ struct SmallGradOf {
 // that it shares them with. With 16 of them, lane l returns the sum of number l / 2.
 template <int values, class A>
 __device__ A add_lanes(const A (&x)[values]) {
+  static_assert(values <= kWarp / 2 && (values & (values - 1)) == 0);
   if constexpr (values == 1) {
     return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
   } else {
@@ -192,6 +194,7 @@ __device__ A add_lanes(const A (&x)[values]) {
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kGradBlock) small_grad(const __grid_constant__ SmallGradOf<T> p) {
   using A = acc_t<T>;
+  static_assert(2 * kWidth - 1 <= kTapPitch);
   extern __shared__ __align__(kAccess) char shared[];
   T* const in = reinterpret_cast<T*>(shared);
   T* const grad = reinterpret_cast<T*>(shared + p.grad_at);
@@ -247,11 +250,16 @@ bool launch(const WeightGradient& p, cudaStream_t stream) {
   q.in = static_cast<const T*>(p.in.data_ptr()), q.grad = static_cast<const T*>(p.grad.data_ptr());
   q.in_h = int(p.y.in), q.out_h = int(p.y.out), q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps);
   q.top = int(p.y.pad), q.left = int(p.x.pad), q.channels = int(p.channels), q.batch = int(p.batch);
-  q.planes = int(small_channels(p.channels, in_plane + grad_plane));
-  q.in_pitch = image_pitch<T>(q.planes * in_plane), q.grad_pitch = image_pitch<T>(q.planes * grad_plane);
-  q.grad_at = int(round_up(kImages * q.in_pitch * sizeof(T), kAccess));
-  q.sums_at = q.grad_at + int(round_up(kImages * q.grad_pitch * sizeof(T), kAccess));
-  const int64_t bytes = q.sums_at + q.planes * p.y.taps * kTapPitch * int64_t(sizeof(acc_t<T>));
+  int64_t bytes = 0;
+  const auto measure = [&](int64_t planes) {
+    q.planes = int(planes);
+    q.in_pitch = image_pitch<T>(planes * in_plane), q.grad_pitch = image_pitch<T>(planes * grad_plane);
+    q.grad_at = int(round_up(kImages * q.in_pitch * sizeof(T), kAccess));
+    q.sums_at = q.grad_at + int(round_up(kImages * q.grad_pitch * sizeof(T), kAccess));
+    bytes = q.sums_at + planes * p.y.taps * kTapPitch * int64_t(sizeof(acc_t<T>));
+  };
+  measure(small_channels(p.channels, in_plane + grad_plane));
+  while (bytes > kShared && q.planes > 1) measure(std::max(q.planes / 4 * 2, 1));
   q.in_bytes = std::min(run_bytes<T>(q.in, p.channels * in_plane, q.planes * in_plane), 4);
   q.grad_bytes = std::min(run_bytes<T>(q.grad, p.channels * grad_plane, q.planes * grad_plane), 4);
   const int64_t groups = ceil_div(p.channels, q.planes);
@@ -266,13 +274,11 @@ bool launch(const WeightGradient& p, cudaStream_t stream) {
   return true;
 }
 
-bool unit(const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && small(a); }
-
 }  // namespace
 
 bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
-  if (!unit(p.x) || !unit(p.y) || p.x.in > kMostWidth || p.x.out > kMostWidth || p.y.in > 2 * kMostWidth ||
-      p.y.out > 2 * kMostWidth || p.y.taps > 64 || p.x.taps > kMost / 64 || p.batch < kFewestImages)
+  if (!stride_1(p.x) || !stride_1(p.y) || p.x.in > kMostWidth || p.x.out > kMostWidth || p.y.in > 2 * kMostWidth ||
+      p.y.out > 2 * kMostWidth || p.y.taps > kMostTaps || p.x.taps > kMost / kMostTaps || p.batch < kFewestImages)
     return false;
   bool done = false;
   dispatch(dtype, [&](auto zero) {
@@ -285,8 +291,9 @@ bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
 }
 
 bool launch_small_grad_weight(const WeightGradient& p, cudaStream_t stream) {
-  if (!unit(p.x) || !unit(p.y) || p.x.in != p.x.out || p.y.in > 2 * kMostWidth || p.y.out > 2 * kMostWidth ||
-      p.y.taps > 64 || p.x.taps > 4096 || p.batch < kFewestImages || p.batch >= kMost || p.channels >= kMost)
+  if (!stride_1(p.x) || !stride_1(p.y) || p.x.in != p.x.out || p.y.in > 2 * kMostWidth || p.y.out > 2 * kMostWidth ||
+      p.y.taps > kMostTaps || p.x.taps > kMost / (kMostTaps * kWarp) || p.batch < kFewestImages || p.batch >= kMost ||
+      p.channels >= kMost)
     return false;
   bool done = false;
   dispatch(p.in.scalar_type(), [&](auto zero) {
