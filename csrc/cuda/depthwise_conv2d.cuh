@@ -308,9 +308,9 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
 
 constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
 
-// Vectors of channels that a block of a channels_last image takes: 16 of them or 32 channels, but 64 bytes of each
-// pixel, or somewhat less where that leaves none over; pixels in shared memory stay aligned for 16 bytes. With more,
-// tiles have so few pixels that much of what is read is their edge.
+// Vectors of channels that a block of a channels_last image takes: at most 16 of them and 32 channels, but at least 64
+// bytes of each pixel, or somewhat less where that leaves none over; pixels in shared memory stay aligned for 16 bytes.
+// With more, tiles have so few pixels that much of what is read is their edge.
 inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
   const int64_t most = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
   const int64_t unit = std::max<int64_t>(kAccess / bytes, 1);
