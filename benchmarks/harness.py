@@ -5,13 +5,14 @@
 Memory-bound ops have a floor: each input byte read once, each output byte written once, at the speed of a copy. The floor is
 a copy of exactly that many bytes, timed in the same rounds as the op and its peers; rows with more arithmetic than that say
 how much, and their floor is the larger of both. Every round times each of them once, in
-an order that rotates, over inputs that rotate through more memory than the caches hold. Quoted are medians.
+random order, over inputs that rotate through more memory than the caches hold. Quoted are medians.
 """
 
 import argparse
 import datetime
 import json
 import platform
+import random
 import statistics
 import subprocess
 import time
@@ -69,11 +70,12 @@ def measure(row: Row, device: str, rounds: int) -> dict[str, float]:
         for i in range(len(sets)):
             call(i)
     names, marks = list(calls), {name: [] for name in calls}
+    order = random.Random(0)
     for round_ in range(rounds):
         if device == "cuda":
             torch.cuda._sleep(2_000_000)  # the launches queue up meanwhile, so that no gap between them is timed
-        for step in range(len(names)):
-            name = names[(round_ + step) % len(names)]
+        # Not in a fixed cycle: what ran just before leaves its output in the caches, and would always be the same.
+        for step, name in enumerate(order.sample(names, len(names))):
             start = mark()
             calls[name]((round_ + step) % len(sets))
             marks[name].append((start, mark()))

@@ -85,7 +85,7 @@ def test_common_kernels(kernel, stride, dtype, memory_format, device):
 
 
 @memory_formats
-@pytest.mark.parametrize("channels", [1, 2, 3, 7, 8, 15, 17, 33, 65, 130, 1000])
+@pytest.mark.parametrize("channels", [1, 2, 3, 7, 8, 15, 17, 33, 65, 72, 130, 240, 1000])
 def test_any_number_of_channels(channels, memory_format, device):
     for dtype in (torch.float32, torch.bfloat16):
         x = image((2, channels, 9, 11), dtype, device, memory_format)

@@ -35,11 +35,11 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
 """
 
 
-@pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512", "avx512_bf16"])
 def test_every_instruction_set_is_right(capability):
     run = python(CHECK_ALL_DTYPES, CUSTOMOPS_CPU_CAPABILITY=capability)
     assert run.returncode == 0, run.stderr
-    order = ["baseline", "avx2", "avx512"]
+    order = ["baseline", "avx2", "avx512", "avx512_bf16"]
     best = python("import customops, torch; print(torch.ops.customops._cpu_capability())").stdout.strip()
     assert run.stdout.strip() == min(capability, best, key=order.index)
 
@@ -48,7 +48,7 @@ def test_every_instruction_set_is_right(capability):
 def test_unknown_capability_is_refused(n):
     code = f"import customops, torch; customops.add2(torch.ones({n}), torch.ones({n}))"
     run = python(code, CUSTOMOPS_CPU_CAPABILITY="sse9")
-    assert "CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2 or avx512, got sse9" in run.stderr
+    assert "CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2, avx512 or avx512_bf16, got sse9" in run.stderr
 
 
 @pytest.mark.parametrize("shadow", ["torch/__init__.py", "torch.py"])

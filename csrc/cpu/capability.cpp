@@ -15,7 +15,7 @@
 namespace customops::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
+constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
 
 Capability detect() {
 #if defined(__x86_64__)
@@ -26,7 +26,10 @@ Capability detect() {
     return Capability::baseline;
   bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return avx512 ? Capability::avx512 : Capability::avx2;
+  if (!avx512) return Capability::avx2;
+  const bool bf16 =
+      __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1 << 5);  // AVX512_BF16, by Intel's manual
+  return bf16 ? Capability::avx512_bf16 : Capability::avx512;
 #else
   return Capability::baseline;
 #endif
@@ -36,9 +39,9 @@ Capability choose() {
   Capability best = detect();
   const char* wanted = std::getenv("CUSTOMOPS_CPU_CAPABILITY");
   if (wanted == nullptr || *wanted == '\0') return best;
-  for (int level = 0; level < 3; ++level)
+  for (int level = 0; level < 4; ++level)
     if (std::string(wanted) == kNames[level]) return std::min(best, Capability(level));
-  fail("CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2 or avx512, got ", wanted);
+  fail("CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2, avx512 or avx512_bf16, got ", wanted);
 }
 
 std::string cpu_capability() { return kNames[int(capability())]; }

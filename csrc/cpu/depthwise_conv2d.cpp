@@ -31,65 +31,106 @@ struct Row {
 };
 
 // Where outputs side by side meet the rows. Beyond the image, if that is what rows are of, there are zeros.
-template <class T>
 struct Place {
   int64_t at, weight_at;   // elements from the beginning of a row, for the first output; of its weights
   int64_t pixel;           // elements from one column to the next
   int64_t x, step, width;  // column of the first output, columns to the next output, columns of the image
 
-  const T* of(const T* row, int64_t column) const { return row + at + (x + column) * pixel; }
+  int64_t of(int64_t column) const { return at + (x + column) * pixel; }
 };
 
+// Whether registers V add up two rows of T at once.
+template <class V, class T>
+constexpr bool kByPairs = false;
+template <>
+constexpr bool kByPairs<Vec<Capability::avx512_bf16, float>, BFloat16> = true;
+
 template <bool kPadded, class V, class T>
-void load_pixel(V& v, const T* from, int64_t x, int64_t width) {
+const T* pixel_or_zeros(const T* pixel, int64_t x, int64_t width) {
   alignas(64) static const T zeros[V::kLanes] = {};
-  v.load(!kPadded || uint64_t(x) < uint64_t(width) ? from : zeros);
+  return !kPadded || uint64_t(x) < uint64_t(width) ? pixel : zeros;
+}
+
+// A row that is added to outputs, and two at once.
+template <class V, class T>
+struct OneRow {
+  using Sample = V;
+  Row<T> row;
+
+  void load_weight(V& factor, int64_t at) const { factor.load(row.weight + at); }
+  template <bool kPadded>
+  void load(V& v, int64_t at, int64_t x, int64_t width) const {
+    v.load(pixel_or_zeros<kPadded, V>(row.from + at, x, width));
+  }
+};
+
+template <class V, class T>
+struct TwoRows {
+  using Sample = typename V::Pair;
+  Row<T> a, b;
+
+  void load_weight(Sample& factor, int64_t at) const { factor.load(a.weight + at, b.weight + at); }
+  template <bool kPadded>
+  void load(Sample& v, int64_t at, int64_t x, int64_t width) const {
+    v.load(pixel_or_zeros<kPadded, V>(a.from + at, x, width), pixel_or_zeros<kPadded, V>(b.from + at, x, width));
+  }
+};
+
+template <class V, class T, class F>
+void for_rows(const Row<T>* row, const Row<T>* end, const F& f) {
+  if constexpr (kByPairs<V, T>)
+    for (; end - row >= 2; row += 2) f(TwoRows<V, T>{row[0], row[1]});
+  for (; row != end; ++row) f(OneRow<V, T>{*row});
+}
+
+// One addition for each pixel: otherwise the compiler keeps a sum for each of them, in memory.
+inline void next(int64_t& at, int64_t step) {
+  at += step;
+  asm("" : "+r"(at));
 }
 
 // Registers of outputs, side by side, to which weight * row is added, for taps [first, taps) of each row. Here a
 // register holds the channels of a pixel.
 template <bool kPadded, class V, int kCount, class T>
-void add_rows(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t first, int64_t taps,
-              const Place<T>& place, V (&out)[kCount]) {
-  for (; row != end; ++row) {
-    const acc_t<T>* weight = row->weight + place.weight_at + first * V::kLanes;
+void add_rows(const Row<T>* begin, const Row<T>* end, const int64_t* columns, int64_t first, int64_t taps,
+              const Place& place, V (&out)[kCount]) {
+  for_rows<V>(begin, end, [&](const auto& rows) {
+    const int64_t step = place.step * place.pixel;
+    int64_t weight = place.weight_at + first * V::kLanes;
     for (int64_t t = first; t < taps; ++t, weight += V::kLanes) {
-      V factor;
-      factor.load(weight);
-      const T* from = place.of(row->from, columns[t]);
-      int64_t x = place.x + columns[t];
+      typename std::decay_t<decltype(rows)>::Sample factor, v;
+      rows.load_weight(factor, weight);
+      int64_t at = place.of(columns[t]), x = place.x + columns[t];
 #pragma GCC unroll 16
-      for (int i = 0; i < kCount; ++i, from += place.step * place.pixel, x += place.step) {
-        V v;
-        load_pixel<kPadded>(v, from, x, place.width);
+      for (int i = 0; i < kCount; ++i, next(at, step), x += place.step) {
+        rows.template load<kPadded>(v, at, x, place.width);
         out[i].fma(factor, v);
       }
     }
-  }
+  });
 }
 
 // The same for taps side by side, kTaps at a time: each register of the row is loaded once for them.
 template <int kTaps, bool kPadded, class V, int kCount, class T>
-void add_neighbours(const Row<T>* row, const Row<T>* end, int64_t column, int64_t taps, const Place<T>& place,
+void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int64_t taps, const Place& place,
                     V (&out)[kCount]) {
-  for (; row != end; ++row)
+  for_rows<V>(begin, end, [&](const auto& rows) {
+    const int64_t step = place.step * place.pixel;
     for (int64_t first = 0; first + kTaps <= taps; first += kTaps) {
-      const acc_t<T>* const weight = row->weight + place.weight_at + first * V::kLanes;
-      V factor[kTaps];
+      typename std::decay_t<decltype(rows)>::Sample factor[kTaps], v;
 #pragma GCC unroll 16
-      for (int t = 0; t < kTaps; ++t) factor[t].load(weight + t * V::kLanes);
-      const T* from = place.of(row->from, column + first * place.step);
-      int64_t x = place.x + column + first * place.step;
+      for (int t = 0; t < kTaps; ++t) rows.load_weight(factor[t], place.weight_at + (first + t) * V::kLanes);
+      int64_t at = place.of(column + first * place.step), x = place.x + column + first * place.step;
 #pragma GCC unroll 16
-      for (int p = 0; p < kCount + kTaps - 1; ++p, from += place.step * place.pixel, x += place.step) {
-        V v;
-        load_pixel<kPadded>(v, from, x, place.width);
+      for (int p = 0; p < kCount + kTaps - 1; ++p, next(at, step), x += place.step) {
+        rows.template load<kPadded>(v, at, x, place.width);
         v.keep();
 #pragma GCC unroll 16
         for (int t = 0; t < kTaps; ++t)
           if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
       }
     }
+  });
 }
 
 // How the taps of a row lie: kTaps side by side, kMany more than seven, or anyhow. Known at compile time, so that the
@@ -97,8 +138,7 @@ void add_neighbours(const Row<T>* row, const Row<T>* end, int64_t column, int64_
 constexpr int kAnyhow = 0, kMany = 8;
 
 template <bool kInPlace, class F>
-void with_taps(const std::vector<int64_t>& columns, int64_t step, const F& f) {
-  const int64_t taps = columns.size();
+void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
   const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
   if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
   if constexpr (!kInPlace) {
@@ -120,17 +160,73 @@ int64_t with_block(int64_t left, const F& f) {
 }
 
 template <int kTaps, bool kPadded, class V, int kCount, class T>
-void add_taps(const Row<T>* row, const Row<T>* end, const std::vector<int64_t>& columns, const Place<T>& place,
+void add_taps(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
               V (&out)[kCount]) {
-  const int64_t taps = columns.size();
   if constexpr (kTaps == kAnyhow) {
-    add_rows<kPadded>(row, end, columns.data(), 0, taps, place, out);
+    add_rows<kPadded>(row, end, columns, 0, taps, place, out);
   } else if constexpr (kTaps == kMany) {
     add_neighbours<7, kPadded>(row, end, columns[0], taps, place, out);
-    add_rows<kPadded>(row, end, columns.data(), taps / 7 * 7, taps, place, out);
+    add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, place, out);
   } else {
     add_neighbours<kTaps, kPadded>(row, end, columns[0], kTaps, place, out);
   }
+}
+
+// Outputs side by side in a row, of the channels of a tile.
+template <class T, class O>
+struct Outputs {
+  const Row<T>*rows, *rows_end;
+  const int64_t* columns;  // of the taps
+  int64_t taps;
+  const acc_t<T>* bias;
+  int64_t channel, end;  // of the tile
+  int64_t all_taps;      // of a channel
+  int64_t next;          // elements of a buffer from one register of channels to the next
+  Place place;           // for the first output
+  O* to;
+  int64_t count, to_step;  // outputs; elements from one to the next
+  bool last;               // whether that has the image's channels side by side, or whole registers
+  int64_t inner, outer;    // columns between which all taps are within the image
+};
+
+template <bool kInPlace, class V, class T, class O>
+void add_up(const Outputs<T, O> p) {
+  with_taps<kInPlace>(p.columns, p.taps, p.place.step, [&](auto kind) {
+    for (int64_t i = 0; i < p.count;)
+      i += with_block(p.count - i, [&](auto constant) {
+        constexpr int kCount = constant;
+        const auto run = [&](auto padded) {
+          for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
+            Place place = p.place;
+            place.at = kInPlace ? std::min(g, p.end - V::kLanes) : (g - p.channel) / V::kLanes * p.next;
+            place.weight_at = g * p.all_taps;
+            place.x = i * place.step;
+            V out[kCount];
+#pragma GCC unroll 16
+            for (int o = 0; o < kCount; ++o) out[o].load(p.bias + (kInPlace ? place.at : g));
+            add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
+            // Fewer channels than a register has lanes take a way through memory.
+            const int64_t lanes = p.last ? std::min<int64_t>(p.end - g, V::kLanes) : V::kLanes;
+            O* const to = p.to + i * p.to_step + (g - p.channel);
+            if (lanes == V::kLanes) {
+#pragma GCC unroll 16
+              for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
+            } else {
+              acc_t<T> part[kCount * V::kLanes];
+#pragma GCC unroll 16
+              for (int o = 0; o < kCount; ++o) out[o].store(part + o * V::kLanes);
+              for (int o = 0; o < kCount; ++o)
+                for (int64_t l = 0; l < lanes; ++l)
+                  to[o * p.to_step + l] = O(part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l]);
+            }
+          }
+        };
+        if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
+          run(std::false_type());
+        else if constexpr (kInPlace)
+          run(std::true_type());
+      });
+  });
 }
 
 // and here pixels of a channel.
@@ -149,8 +245,8 @@ void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* w
   }
 }
 
-// The forward pass, and the gradient of the input: for both, outputs are sums over the taps.
-template <class T>
+// The forward pass, and the gradient of the input: for both, outputs are sums over the taps. B is what buffers hold.
+template <class T, class B>
 class Convolution {
   using A = acc_t<T>;
   static constexpr bool kWide = std::is_same_v<T, A>;
@@ -158,9 +254,10 @@ class Convolution {
   const T* const from_;
   const A *const weight_, *const bias_;
   T* const image_;
-  Source<T> source_;
-  Buffer<A> result_, line_;
-  std::vector<Row<A>> rows_;                   // that meet a row of the output
+  Source<T, B> source_;
+  Buffer<B> result_;
+  Buffer<A> line_;
+  std::vector<Row<B>> rows_;                   // that meet a row of the output
   std::vector<Row<T>> image_rows_;             // the same where the image is read in place
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
 
@@ -196,11 +293,12 @@ class Convolution {
     const int64_t q = item % plan_.strips * plan_.strip, n = item / plan_.strips / plan_.chunks;
     const int64_t c = item / plan_.strips % plan_.chunks * plan_.groups * plan_.lanes;
     const int64_t phases = plan_.y.taps.size(), rows = std::min(plan_.strip, plan_.y.periods() - q);
-    if (plan_.lanes == 1) {
-      source_.read(isa, n, c, q, 0, plan_.rows);
-      for (int64_t r = 0; r < phases; ++r) write_plane(isa, n, c, q, r);
-      return;
-    }
+    if constexpr (std::is_same_v<B, A>)
+      if (plan_.lanes == 1) {
+        source_.read(isa, n, c, q, 0, plan_.rows);
+        for (int64_t r = 0; r < phases; ++r) write_plane(isa, n, c, q, r);
+        return;
+      }
     if (plan_.in_place) {
       for (int64_t j = 0; j < rows; ++j)
         for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
@@ -217,7 +315,7 @@ class Convolution {
  private:
   // A row of outputs for all the channels of a tile, from pixels where they are: phase ry in period q.
   template <class I>
-  void write_pixels(I, int64_t n, int64_t c, int64_t q, int64_t ry) {
+  void write_pixels(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
     using V = Vec<I::value, A>;
     const Line &x = plan_.x, &y = plan_.y;
     const int64_t pixel = plan_.channels;
@@ -230,83 +328,62 @@ class Convolution {
         if (0 <= i && i < y.from) *end++ = {from_ + (n * y.from + i) * x.from * pixel, weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
-      add_up<V, true>(image_rows_.data(), end, rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from}, to + rx * pixel,
-                      x.out_phases * pixel);
+      add_up_row<true>(isa, image_rows_.data(), end, rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from},
+                       to + rx * pixel, x.out_phases * pixel);
     }
   }
 
   // A row of outputs for all the channels of a tile, from the buffer: phase ry in period q of a tile that begins with
   // period q0.
   template <class I>
-  void write_row(I, int64_t n, int64_t c, int64_t q, int64_t q0, int64_t ry) {
+  void write_row(I isa, int64_t n, int64_t c, int64_t q, int64_t q0, int64_t ry) {
     using V = Vec<I::value, A>;
     const Line &x = plan_.x, &y = plan_.y;
     const int64_t oy = q * y.out_phases + ry, pixel = plan_.channels;
     for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
       const A* weight = weight_ + plan_.begins[ry * x.taps.size() + rx] * V::kLanes;
-      Row<A>* end = rows_.data();
+      Row<B>* end = rows_.data();
       for (const auto& tap : y.taps[ry]) {
         const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
         if (0 <= i && i < y.from)
           *end++ = {source_.data() + source_.place(q - q0 + tap.shift - y.first, tap.phase), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
-      const Place<A> place{0, 0, V::kLanes, 0, 1, 0};
+      const Place place{0, 0, V::kLanes, 0, 1, 0};
       if (plan_.last)
-        add_up<V, false>(rows_.data(), end, rx, c, source_.size, place,
-                         image_ + ((n * y.to + oy) * x.to + rx) * pixel + c, x.out_phases * pixel);
+        add_up_row<false>(isa, rows_.data(), end, rx, c, source_.size, place,
+                          image_ + ((n * y.to + oy) * x.to + rx) * pixel + c, x.out_phases * pixel);
       else
-        add_up<V, false>(rows_.data(), end, rx, c, source_.size, place, result_.data() + rx * V::kLanes,
-                         x.out_phases * V::kLanes);
+        add_up_row<false>(isa, rows_.data(), end, rx, c, source_.size, place, result_.data() + rx * V::kLanes,
+                          x.out_phases * V::kLanes);
     }
     if (!plan_.last) write_planes<V>(n, c, oy);
   }
 
-  // The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on. What the next
-  // register of channels meets is `next` further in a buffer.
-  template <class V, bool kInPlace, class R, class O>
-  void add_up(const Row<R>* begin, const Row<R>* end, int64_t rx, int64_t c, int64_t next, const Place<R>& start, O* to,
-              int64_t to_step) {
+  // The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on.
+  template <bool kInPlace, class I, class R, class O>
+  void add_up_row(I isa, const Row<R>* begin, const Row<R>* end, int64_t rx, int64_t c, int64_t next,
+                  const Place& place, O* to, int64_t to_step) {
     const auto& columns = columns_[rx];
-    const int64_t all = plan_.x.periods(rx);
-    int64_t inner = 0, outer = start.width;  // columns between which all taps are within the image
-    for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, start.width - column);
-    with_taps<kInPlace>(columns, start.step, [&](auto kind) {
-      for (int64_t i = 0; i < all;)
-        i += with_block(all - i, [&](auto constant) {
-          constexpr int kCount = constant;
-          const auto run = [&](auto padded) {
-            for (int64_t g = c, last = plan_.end(c); g < last; g += V::kLanes) {
-              Place<R> place = start;
-              place.at = kInPlace ? std::min(g, last - V::kLanes) : (g - c) / V::kLanes * next;
-              place.weight_at = g * plan_.taps;
-              place.x = i * start.step;
-              V out[kCount];
-#pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) out[o].load(bias_ + (kInPlace ? place.at : g));
-              add_taps<kind, padded>(begin, end, columns, place, out);
-              // Fewer channels than a register has lanes take a way through memory.
-              const int64_t lanes = plan_.last ? std::min<int64_t>(last - g, V::kLanes) : V::kLanes;
-              O* const to_block = to + i * to_step + (g - c);
-              if (lanes == V::kLanes) {
-#pragma GCC unroll 16
-                for (int o = 0; o < kCount; ++o) out[o].store(to_block + o * to_step);
-              } else {
-                A part[kCount * V::kLanes];
-#pragma GCC unroll 16
-                for (int o = 0; o < kCount; ++o) out[o].store(part + o * V::kLanes);
-                for (int o = 0; o < kCount; ++o)
-                  for (int64_t l = 0; l < lanes; ++l)
-                    to_block[o * to_step + l] = O(part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l]);
-              }
-            }
-          };
-          if (!kInPlace || (i * start.step >= inner && (i + kCount - 1) * start.step < outer))
-            run(std::false_type());
-          else if constexpr (kInPlace)
-            run(std::true_type());
-        });
-    });
+    int64_t inner = 0, outer = place.width;
+    for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, place.width - column);
+    const Outputs<R, O> outputs{begin,
+                                end,
+                                columns.data(),
+                                int64_t(columns.size()),
+                                bias_,
+                                c,
+                                plan_.end(c),
+                                plan_.taps,
+                                next,
+                                place,
+                                to,
+                                plan_.x.periods(rx),
+                                to_step,
+                                plan_.last,
+                                inner,
+                                outer};
+    outline(isa, [&](auto) { add_up<kInPlace, Vec<I::value, A>>(outputs); });
   }
 
   // A row of result_ goes to the planes of its channels. What a register has beyond the row is overwritten by the next
@@ -318,19 +395,20 @@ class Convolution {
                   count = std::min<int64_t>(V::kLanes, plan_.channels - c);
     T* const to = image_ + (n * plan_.channels + c) * plane;
     for (int64_t x = 0; x < width; x += V::kLanes) {
-      V v[V::kLanes];
+      Square<V, B> square;
 #pragma GCC unroll 16
-      for (int p = 0; p < V::kLanes; ++p) v[p].load(result_.data() + (x + p) * V::kLanes);
-      transpose(v);
+      for (int p = 0; p < V::kLanes; ++p) square.load(p, result_.data() + (x + p) * V::kLanes);
+      square.turn();
       const int64_t at = y * width + x;
       if (at + V::kLanes <= end && count == V::kLanes) {
 #pragma GCC unroll 16
-        for (int l = 0; l < V::kLanes; ++l) v[l].store(to + l * plane + at);
+        for (int l = 0; l < V::kLanes; ++l) square.store(l, to + l * plane + at);
       } else {
-        A rest[V::kLanes][V::kLanes];
-        for (int l = 0; l < V::kLanes; ++l) v[l].store(rest[l]);
+        T rest[V::kLanes][V::kLanes];
+#pragma GCC unroll 16
+        for (int l = 0; l < V::kLanes; ++l) square.store(l, rest[l]);
         for (int l = 0; l < count; ++l)
-          for (int64_t i = 0; i < std::min<int64_t>(V::kLanes, width - x); ++i) to[l * plane + at + i] = T(rest[l][i]);
+          for (int64_t i = 0; i < std::min<int64_t>(V::kLanes, width - x); ++i) to[l * plane + at + i] = rest[l][i];
       }
     }
   }
@@ -409,23 +487,37 @@ std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const T* weight, int64
   return ordered;
 }
 
+template <class T, class B>
+void convolve(const DepthwiseConv2d& p, const Plan& plan, const Tensor& from, const Tensor& to) {
+  using A = acc_t<T>;
+  const auto weight = in_order_of_terms(plan, p.weight.const_data_ptr<T>(), p.y.taps * p.x.taps);
+  std::vector<A> bias(plan.channels + plan.lanes);
+  if (p.bias) std::copy_n(p.bias->const_data_ptr<T>(), plan.channels, bias.begin());
+  const T* const in = from.const_data_ptr<T>();
+  T* const out = static_cast<T*>(to.mutable_data_ptr());
+  parallel(plan.batch * plan.chunks * plan.strips, kGrain * 4 / (plan.work() * (plan.taps + 4)),
+           [&](int64_t begin, int64_t end) {
+             Convolution<T, B> convolution(plan, in, weight.data(), bias.data(), out);
+             const auto run = [&](auto isa) {
+               for (int64_t item = begin; item < end; ++item) convolution.run(isa, item);
+             };
+             if constexpr (std::is_same_v<B, BFloat16>)
+               run_simd_bf16(run);
+             else
+               run_simd(run);
+           });
+}
+
 void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tensor& from, const Tensor& to) {
   dispatch(from.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const Plan plan(p, y, x, vector_lanes<A>(), sizeof(A), true);
-    const auto weight = in_order_of_terms(plan, p.weight.const_data_ptr<T>(), p.y.taps * p.x.taps);
-    std::vector<A> bias(plan.channels + plan.lanes);
-    if (p.bias) std::copy_n(p.bias->const_data_ptr<T>(), plan.channels, bias.begin());
-    const T* const in = from.const_data_ptr<T>();
-    T* const out = static_cast<T*>(to.mutable_data_ptr());
-    parallel(plan.batch * plan.chunks * plan.strips, kGrain * 4 / (plan.work() * (plan.taps + 4)),
-             [&](int64_t begin, int64_t end) {
-               Convolution<T> convolution(plan, in, weight.data(), bias.data(), out);
-               run_simd([&](auto isa) {
-                 for (int64_t item = begin; item < end; ++item) convolution.run(isa, item);
-               });
-             });
+    if constexpr (std::is_same_v<T, BFloat16>)
+      if (capability() == Capability::avx512_bf16) {
+        const Plan plan(p, y, x, vector_lanes<A>(), sizeof(T), true);
+        if (plan.lanes > 1) return convolve<T, T>(p, plan, from, to);
+      }
+    convolve<T, A>(p, Plan(p, y, x, vector_lanes<A>(), sizeof(A), true), from, to);
   });
 }
 

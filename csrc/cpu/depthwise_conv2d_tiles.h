@@ -10,6 +10,7 @@
 // with some columns at the end of each of its rows that nobody asked for.
 #pragma once
 
+#include <cstring>
 #include <tuple>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace customops::cpu {
 
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kLanesBytes = 96 << 10;  // of grad_weight's rows for a register of channels; L2 holds them
-constexpr int64_t kChannels = 32;          // of a channels_last tile, about
+constexpr int64_t kChannels = 32;          // of a channels_last tile, about; twice as many if they are small
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
 
 inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
@@ -92,7 +93,8 @@ struct Plan {
   Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
     lanes = (last ? 4 : 2) * channels > vector ? vector : 1;
-    chunks = ceil_div(channels, last && lanes > 1 ? std::max(kChannels, lanes) : lanes);
+    const int64_t tile = kChannels * (element < 4 ? 2 : 1);
+    chunks = ceil_div(channels, last && lanes > 1 ? std::max(tile, lanes) : lanes);
     groups = ceil_div(ceil_div(channels, lanes), chunks);
     chunks = ceil_div(channels, groups * lanes);
     pitch = x.periods() + x.span;
@@ -139,15 +141,17 @@ class Buffer {
 };
 
 // Copies tiles of an image into the buffers, one for each register of channels. Whatever lies outside of the image is
-// zero from the beginning, or where it moves, when strips differ, made so.
-template <class T>
+// zero from the beginning, or where it moves, when strips differ, made so. B is what the buffers hold: acc_t<T>, or T
+// for arithmetic that takes it as it is.
+template <class T, class B = acc_t<T>>
 class Source {
   using A = acc_t<T>;
   const Plan& plan_;
   const Line &y_, &x_;
   const T* const image_;
   const int64_t rows_, part_;  // rows of one phase, pixels of one phase of x
-  Buffer<A> buffer_, line_;
+  Buffer<B> buffer_;
+  Buffer<A> line_;
   std::vector<std::pair<int64_t, int64_t>> columns_;  // of each phase: those within the image
   std::vector<int64_t> places_;                       // of the image's columns in the buffer, -1 for none
 
@@ -166,7 +170,7 @@ class Source {
         places_(x.from + plan.lanes, -1),
         size(int64_t(x.phases.size()) * part_ * plan.lanes),
         clears(plan.strips > 1) {
-    buffer_ = Buffer<A>(size * plan.groups);
+    buffer_ = Buffer<B>(size * plan.groups);
     for (int64_t phase : x.phases) {
       const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
       const int64_t end = std::clamp<int64_t>(ceil_div(x.from - phase, x.in_phases) - x.first, begin, plan.pitch);
@@ -176,7 +180,7 @@ class Source {
     }
   }
 
-  A* data() { return buffer_.data(); }
+  B* data() { return buffer_.data(); }
 
   // Where in the buffer a row of a phase begins, and how many columns further a tap looks.
   int64_t place(int64_t j, int64_t phase) const { return (phase * rows_ + j % rows_) * plan_.pitch * plan_.lanes; }
@@ -192,17 +196,19 @@ class Source {
     for (int64_t j = begin; j < end; ++j)
       for (size_t py = 0; py < y_.phases.size(); ++py) {
         const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
-        if (i < 0 || i >= y_.from)
+        if (i < 0 || i >= y_.from) {
           clear(c, at);
-        else if (plan_.lanes == 1)
-          read_row(isa,
-                   plan_.last ? image_ + (n * y_.from + i) * x_.from * plan_.channels + c
-                              : image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from,
-                   at);
-        else if (plan_.last)
+        } else if (plan_.lanes == 1) {
+          if constexpr (std::is_same_v<B, A>)
+            read_row(isa,
+                     plan_.last ? image_ + (n * y_.from + i) * x_.from * plan_.channels + c
+                                : image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from,
+                     at);
+        } else if (plan_.last) {
           read_pixels(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
-        else
+        } else {
           read_planes(isa, n, c, i, at);
+        }
       }
   }
 
@@ -211,7 +217,7 @@ class Source {
     if (!clears) return;
     for (int64_t g = 0; c + g * plan_.lanes < plan_.end(c); ++g)
       for (size_t px = 0; px < x_.phases.size(); ++px)
-        std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, A(0));
+        std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, B(0));
   }
 
   // A row of one channel.
@@ -228,7 +234,7 @@ class Source {
     for (size_t px = 0; px < x_.phases.size(); ++px) {
       const auto [begin, end] = columns_[px];
       const A* const in = line + (x_.first + begin) * x_.in_phases + x_.phases[px];
-      A* __restrict const out = data() + px * part_ + at + begin;
+      B* __restrict const out = data() + px * part_ + at + begin;
       if (x_.in_phases == 1)
         std::memcpy(out, in, (end - begin) * sizeof(A));
       else if (x_.in_phases == 2)  // shuffles
@@ -247,21 +253,29 @@ class Source {
     const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
     for (size_t px = 0; px < x_.phases.size(); ++px) {
       const T* const in = row + (x_.first * x_.in_phases + x_.phases[px]) * plan_.channels + c;
-      A* const out = data() + (px * part_ + at) * V::kLanes;
+      B* const out = data() + (px * part_ + at) * V::kLanes;
       for (int64_t i = columns_[px].first; i < columns_[px].second; ++i) {
-        V v;
         const T* from = in + i * step;
-        A* to = out + i * V::kLanes;
+        B* to = out + i * V::kLanes;
         for (int64_t g = 0; g < full; ++g, from += V::kLanes, to += size) {
           if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
-          v.load(from);
-          v.store(to);
+          copy<V>(from, to, V::kLanes);
         }
-        if (rest > 0) {
-          load_part(v, from, rest);
-          v.store(to);
-        }
+        if (rest > 0) copy<V>(from, to, rest);
       }
+    }
+  }
+
+  // n of the elements that a register holds, and zeros.
+  template <class V>
+  static void copy(const T* from, B* to, int64_t n) {
+    if constexpr (!std::is_same_v<B, A>) {  // then it is T
+      std::memcpy(to, from, n * sizeof(T));
+      std::fill_n(to + n, V::kLanes - n, B(0));
+    } else {
+      V v;
+      n == V::kLanes ? v.load(from) : load_part(v, from, n);
+      v.store(to);
     }
   }
 
@@ -271,22 +285,25 @@ class Source {
     using V = Vec<I::value, A>;
     const int64_t plane = y_.from * x_.from, count = plan_.end(c) - c;
     const int64_t first = (n * plan_.channels + c) * plane + i * x_.from, all = plan_.batch * plan_.channels * plane;
-    A* const out = data() + at * V::kLanes;
+    B* const out = data() + at * V::kLanes;
     for (int64_t x = 0; x < x_.from; x += V::kLanes) {
-      V v[V::kLanes];
+      Square<V, B> square;
 #pragma GCC unroll 16
       for (int l = 0; l < V::kLanes; ++l) {  // what goes beyond the row is not used
         const int64_t offset = first + std::min<int64_t>(l, count - 1) * plane + x;
-        if (offset + V::kLanes <= all)
-          v[l].load(image_ + offset);
-        else
-          load_part(v[l], image_ + offset, std::min<int64_t>(all - offset, V::kLanes));
+        if (offset + V::kLanes <= all) {
+          square.load(l, image_ + offset);
+        } else {
+          T part[V::kLanes] = {};
+          std::copy(image_ + offset, image_ + std::min(all, offset + V::kLanes), part);
+          square.load(l, part);
+        }
       }
-      transpose(v);
+      square.turn();
       const int64_t* const to = places_.data() + x;
 #pragma GCC unroll 16
       for (int p = 0; p < V::kLanes; ++p)
-        if (to[p] >= 0) v[p].store(out + to[p]);
+        if (to[p] >= 0) square.store(p, out + to[p]);
     }
   }
 };

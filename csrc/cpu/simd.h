@@ -1,5 +1,6 @@
-// One wheel for every x86-64 CPU: loops are compiled three times inside one library (baseline, AVX2, AVX-512) and the
-// version to run is chosen once, from what the machine has. The rest of the library keeps the x86-64 baseline.
+// One wheel for every x86-64 CPU: loops are compiled three times inside one library (baseline, AVX2, AVX-512), some of
+// those over bfloat16 a fourth time, and the version to run is chosen once, from what the machine has. The rest of the
+// library keeps the x86-64 baseline.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <immintrin.h>
 #define CUSTOMOPS_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define CUSTOMOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define CUSTOMOPS_AVX512_BF16 __attribute__((target("avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
 #endif
 
 #include "../dispatch.h"
@@ -18,9 +20,9 @@ namespace customops::cpu {
 using c10::BFloat16;
 using c10::Half;
 
-enum class Capability { baseline, avx2, avx512 };
+enum class Capability { baseline, avx2, avx512, avx512_bf16 };
 
-// What the machine has, or less when the environment variable CUSTOMOPS_CPU_CAPABILITY (baseline, avx2, avx512) asks
+// What the machine has, or less when the environment variable CUSTOMOPS_CPU_CAPABILITY (one of the names above) asks
 // for less. Read once. Defined in capability.cpp.
 Capability capability();
 
@@ -39,6 +41,10 @@ template <class F>
 CUSTOMOPS_AVX512 __attribute__((flatten, noinline)) void run_avx512(const F& f) {
   f(Isa<Capability::avx512>());
 }
+template <class F>
+CUSTOMOPS_AVX512_BF16 __attribute__((flatten, noinline)) void run_avx512_bf16(const F& f) {
+  f(Isa<Capability::avx512_bf16>());
+}
 #endif
 #if defined(__FMA__) && !defined(__clang__)
 // Compiled with -march=native. Without this, GCC would fuse multiplications with additions here, and loops for every
@@ -56,10 +62,34 @@ template <class F>
 void run_simd(const F& f) {
 #if defined(__x86_64__)
   switch (capability()) {
+    case Capability::avx512_bf16:
     case Capability::avx512: return run_avx512(f);
     case Capability::avx2: return run_avx2(f);
     case Capability::baseline: break;
   }
+#endif
+  run_baseline(f);
+}
+
+// For loops that multiply bfloat16 by bfloat16, where capability() says that there are instructions for it.
+template <class F>
+void run_simd_bf16([[maybe_unused]] const F& f) {
+#if defined(__x86_64__)
+  run_avx512_bf16(f);
+#endif
+}
+
+// The same for the instruction set that is being compiled for: a function of its own, so that what f keeps in registers
+// doesn't compete with what is around it.
+template <Capability c, class F>
+void outline(Isa<c>, const F& f) {
+#if defined(__x86_64__)
+  if constexpr (c == Capability::avx512_bf16)
+    return run_avx512_bf16(f);
+  else if constexpr (c == Capability::avx512)
+    return run_avx512(f);
+  else if constexpr (c == Capability::avx2)
+    return run_avx2(f);
 #endif
   run_baseline(f);
 }

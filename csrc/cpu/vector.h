@@ -169,6 +169,42 @@ struct Vec<Capability::avx512, double> {
     hi.v = _mm512_permutex2var_pd(x, high, y);
   }
 };
+
+// bfloat16 has instructions of its own; they take numbers below 2^-126 for zero.
+template <>
+struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
+  using Base = Vec<Capability::avx512, float>;
+  using Base::fma;
+  CUSTOMOPS_AVX512_BF16 void store(float* p) const { Base::store(p); }
+  CUSTOMOPS_AVX512_BF16 void store(BFloat16* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
+  }
+
+  // Two bfloat16 numbers a lane, whose products with another two are added at once.
+  struct Pair {
+    __m512i words;
+    CUSTOMOPS_AVX512_BF16 void keep() {}
+    CUSTOMOPS_AVX512_BF16 void load(const BFloat16* a, const BFloat16* b) {
+      words = _mm512_permutex2var_epi16(half(a), alternately(0), half(b));
+    }
+    // Numbers that bfloat16 holds.
+    CUSTOMOPS_AVX512_BF16 void load(const float* a, const float* b) {
+      words = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(_mm512_loadu_si512(a), 16), _mm512_loadu_si512(b));
+    }
+    // Places of words: a0 b0 a1 b1 ..., each from 16 of them that begin with `first` in a register.
+    CUSTOMOPS_AVX512_BF16 static __m512i alternately(short first) {
+      const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      const __m512i b = _mm512_slli_epi32(_mm512_or_si512(places, _mm512_set1_epi32(32)), 16);
+      return _mm512_add_epi16(_mm512_or_si512(places, b), _mm512_set1_epi16(first));
+    }
+    CUSTOMOPS_AVX512_BF16 static __m512i half(const BFloat16* p) {
+      return _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    }
+  };
+  CUSTOMOPS_AVX512_BF16 void fma(const Pair& a, const Pair& b) {
+    v = _mm512_dpbf16_ps(v, (__m512bh)a.words, (__m512bh)b.words);
+  }
+};
 #endif
 
 // The first n lanes, from or to elements of another type too.
@@ -199,10 +235,57 @@ void transpose(V (&v)[V::kLanes]) {
   }
 }
 
+// As many rows of B as a register has lanes, each as long.
+template <class V, class B>
+struct Square {
+  V row[V::kLanes];
+
+  template <class T>
+  void load(int i, const T* p) {
+    row[i].load(p);
+  }
+  template <class T>
+  void store(int i, T* p) const {
+    row[i].store(p);
+  }
+  void turn() { transpose(row); }
+};
+
+#if defined(__x86_64__)
+template <>
+struct Square<Vec<Capability::avx512_bf16, float>, BFloat16> {
+  __m512i rows[8];  // two each
+
+  CUSTOMOPS_AVX512_BF16 void load(int i, const BFloat16* p) {
+    const __m256i row = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    rows[i / 2] = i % 2 ? _mm512_inserti64x4(rows[i / 2], row, 1) : _mm512_castsi256_si512(row);
+  }
+  CUSTOMOPS_AVX512_BF16 void store(int i, BFloat16* p) const {
+    const __m512i two = rows[i / 2];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        i % 2 ? _mm512_extracti64x4_epi64(two, 1) : _mm512_castsi512_si256(two));
+  }
+  CUSTOMOPS_AVX512_BF16 void turn() {
+    using Pair = Vec<Capability::avx512_bf16, float>::Pair;
+    const __m512i first = Pair::alternately(0), second = Pair::alternately(16);
+#pragma GCC unroll 4
+    for (int step = 0; step < 4; ++step) {
+      __m512i next[8];
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i)
+        next[i] = _mm512_permutex2var_epi16(rows[i / 2], i % 2 ? second : first, rows[i / 2 + 4]);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) rows[i] = next[i];
+    }
+  }
+};
+#endif
+
 // Lanes of Vec<capability(), A>, outside of run_simd.
 template <class A>
 int64_t vector_lanes() {
   switch (capability()) {
+    case Capability::avx512_bf16:
     case Capability::avx512: return 64 / sizeof(A);
     case Capability::avx2: return 32 / sizeof(A);
     default: return 16 / sizeof(A);

@@ -308,15 +308,21 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
 
 constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
 
-// Vectors of channels that a block of a channels_last image takes: at most 16 of them and 32 channels, but at least 64
-// bytes of each pixel, or somewhat less where that leaves none over; pixels in shared memory stay aligned for 16 bytes.
-// With more, tiles have so few pixels that much of what is read is their edge.
+// Vectors of channels that a block of a channels_last image takes: 16 of them or 32 channels, but at least 64 bytes of
+// each pixel. With more, tiles have so few pixels that much of what is read is their edge. Somewhat fewer or more where
+// that leaves none over and makes whole sectors, which is what memory reads and writes. Pixels in shared memory stay
+// aligned for 16 bytes.
 inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
-  const int64_t most = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
+  constexpr int64_t kSector = 32, kMany = 32;
+  const int64_t wanted = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
   const int64_t unit = std::max<int64_t>(kAccess / bytes, 1);
-  for (int64_t chunk = most; 2 * chunk > most; chunk -= unit)
-    if (vectors % chunk == 0) return chunk;
-  return std::min(most, round_up(vectors, unit));
+  if (vectors <= wanted) return round_up(vectors, unit);
+  const auto even = [&](int64_t chunk) { return vectors % chunk == 0 && chunk * bytes % kSector == 0; };
+  for (int64_t chunk = wanted; 2 * chunk > wanted; chunk -= unit)
+    if (even(chunk)) return chunk;
+  for (int64_t chunk = wanted + unit; chunk <= std::min(2 * wanted, kMany); chunk += unit)
+    if (even(chunk)) return chunk;
+  return vectors <= kMany ? round_up(vectors, unit) : wanted;
 }
 
 // How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where

@@ -151,7 +151,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   // Bound by memory: what other blocks read and write meanwhile hides a block's start.
   const bool hidden = R::kTaps == 3 && (R::kUp == 2 || (R::kDown == 2 && sizeof(T) == 4));
   const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, q.load_bytes == 16};
-  const Split split = split_batch(p, sizeof(T), needs, hidden ? 1e3 : 40e3);
+  const Split split = split_batch(p, sizeof(T), needs, hidden ? 300 : 40e3);
   q.images_a_split = split.images, q.stages = split.stages;
   while (q.stages > 1 && !allow_shared(pixels<T, R>, q.stages * stage)) --q.stages;
   if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;

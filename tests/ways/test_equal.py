@@ -10,7 +10,7 @@ import pytest
 import customops
 
 
-@pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512", "avx512_bf16"])
 def test_forward_passes_are_bitwise_equal(root, environments, capability):
     """For each instruction set that the machine has; -march=native must not change what baseline code rounds to."""
     lines = {}
