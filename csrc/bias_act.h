@@ -289,7 +289,7 @@ struct BiasActOps {
     if (b || sum) {
       dim = bias_dim(like, dim);
       if (b) check_bias(like, *b, dim);
-      if (b) p.b = torch::stable::contiguous(*b);
+      if (b) p.b = dense(*b);
       if (like.size(dim) > 1 && out.numel() > 0) p.channels = like.size(dim), p.inner = out.stride(dim);
     }
     if (sum) {

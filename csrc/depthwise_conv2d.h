@@ -34,11 +34,6 @@ inline Tensor empty_image(const Tensor& like, int64_t n, int64_t c, int64_t h, i
   return empty_strided(like, {sizes, 4}, {last ? nhwc : nchw, 4});
 }
 
-inline Tensor dense_image(const Tensor& t, bool last) {
-  using torch::headeronly::MemoryFormat;
-  return torch::stable::contiguous(t, last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous);
-}
-
 inline void check_image(const char* op, const char* name, const Tensor& t) {
   check_dtype(op, name, t);
   if (t.dim() != 4) fail(op, ": ", name, " must have shape (N, C, H, W), got ", to_string(t.sizes()));
@@ -114,7 +109,7 @@ inline DepthwiseConv2d prepare_depthwise_conv2d(const Tensor& x, const Tensor& w
   const int64_t n = x.size(0), c = x.size(1);
   const bool last = is_channels_last(x);
   std::optional<Tensor> dense_bias;
-  if (bias) dense_bias = torch::stable::contiguous(*bias);
+  if (bias) dense_bias = dense(*bias);
   return {n,
           c,
           along_y,
@@ -122,7 +117,7 @@ inline DepthwiseConv2d prepare_depthwise_conv2d(const Tensor& x, const Tensor& w
           last,
           dense_image(x, last),
           empty_image(x, n, c, along_y.out, along_x.out, last),
-          torch::stable::contiguous(weight),
+          dense(weight),
           dense_bias};
 }
 
@@ -147,7 +142,7 @@ inline DepthwiseConv2d prepare_depthwise_conv2d_grad_input(const Tensor& grad, c
           last,
           empty_image(grad, n, c, height, width, last),
           dense_image(grad, last),
-          torch::stable::contiguous(weight),
+          dense(weight),
           std::nullopt};
 }
 

@@ -84,7 +84,6 @@ inline Upfirdn2d prepare_upfirdn2d(const Tensor& x, const std::optional<Tensor>&
   const bool last = c > 1 && x.stride(1) == 1 && x.stride(3) != 1;
   const int64_t h = along_y.out, w = along_x.out;
   const int64_t sizes[] = {n, c, h, w}, nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
-  using torch::headeronly::MemoryFormat;
   return {along_x,
           along_y,
           filter,
@@ -92,7 +91,7 @@ inline Upfirdn2d prepare_upfirdn2d(const Tensor& x, const std::optional<Tensor>&
           n,
           c,
           last,
-          torch::stable::contiguous(x, last ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous),
+          dense_image(x, last),
           empty_strided(x, {sizes, 4}, {last ? nhwc : nchw, 4})};
 }
 
