@@ -77,7 +77,7 @@ def measure(row: Row, device: str, rounds: int) -> dict[str, float]:
         # Not in a fixed cycle: what ran just before leaves its output in the caches, and would always be the same.
         for step, name in enumerate(order.sample(names, len(names))):
             start = mark()
-            calls[name]((round_ + step) % len(sets))
+            calls[name]((round_ * len(names) + step) % len(sets))
             marks[name].append((start, mark()))
         if device == "cuda":
             torch.cuda.synchronize()

@@ -21,9 +21,6 @@ def follow(x: Tensor, parameter: Tensor) -> Tensor:
     return parameter.to(x.dtype) if _mixes(x, parameter) else parameter
 
 
-_LOWERED = (torch.float32, torch.float16, torch.bfloat16)
-
-
 def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     """Brings tensors to the dtype of autocast where it is on, as it does to the inputs of torch's convolutions.
 
@@ -34,7 +31,10 @@ def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
-    return tuple([t.to(dtype) if t is not None and t.dtype != dtype and t.dtype in _LOWERED else t for t in tensors])
+    kept = (dtype, torch.float64)
+    return tuple(
+        [t.to(dtype) if t is not None and t.dtype not in kept and t.is_floating_point() else t for t in tensors]
+    )
 
 
 def _mixes(a: Tensor, b: Tensor) -> bool:

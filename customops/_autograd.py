@@ -62,7 +62,7 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
             return registered(*inputs)
         if _functorch_active is not None and _functorch_active():
             return transformable.apply(*inputs)
-        if not (torch.is_grad_enabled() or forward_mode()):  # most backwards
+        if not (torch.is_grad_enabled() or forward_mode()):  # nothing is recorded, as in most backwards
             return plain(*inputs)
         return eager(*inputs)
 

@@ -40,7 +40,8 @@ def depthwise_conv2d(
         1``, channels_last if ``x`` is, else contiguous; float16 and bfloat16 are computed in float32 and rounded once.
 
     On CUDA, a NaN or an infinity in a float32 image spreads, with kernels larger than 7 x 7, to a few outputs (3 columns, 6
-    rows) beyond those whose windows hold it. On CPUs with AVX512_BF16, bfloat16 numbers below 2^-126 count as zero.
+    rows) beyond those whose windows hold it. On CPUs with AVX512_BF16, bfloat16 numbers below 2^-126 may count
+    as zero in the forward pass and in the gradient of ``x``.
 
     Raises:
         RuntimeError: dtype, device or shape that doesn't fit; stride or dilation below 1; negative padding; a kernel

@@ -94,6 +94,28 @@ def test_any_number_of_channels(channels, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize(
+    ("channels", "kernel", "dtype"),
+    [(124, 3, torch.float32), (62, 5, torch.float32), (24, 7, torch.float32), (72, 5, torch.bfloat16)],
+)
+def test_tiles_that_channels_do_not_fill(channels, kernel, dtype, memory_format, device):
+    x = image((2, channels, 15, 17), dtype, device, memory_format)
+    weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)
+    assert_all(x, weight, None, padding=kernel // 2)
+
+
+def test_channels_beyond_a_register_round_alike(device):
+    """Down to numbers that some machines take for zero: the same pixels and taps give the same bits in each channel."""
+    for memory_format in FORMATS:
+        x = image((1, 1, 9, 11), torch.bfloat16, device, torch.contiguous_format).expand(1, 20, 9, 11)
+        x = x.contiguous(memory_format=memory_format)
+        for kernel, scale in ((1, 1.0), (3, 1.0), (1, 2.0**-128), (3, 2.0**-128)):
+            weight = randn(1, 1, kernel, kernel, dtype=torch.bfloat16, device=device, seed=1).expand(20, -1, -1, -1)
+            y = depthwise_conv2d(x * scale, weight.contiguous(), padding=kernel // 2)
+            assert torch.equal(y, y[:, :1].expand_as(y))
+
+
+@memory_formats
 @pytest.mark.parametrize("dilation", [1, 2, (1, 3), (4, 1)])
 @pytest.mark.parametrize("stride", [1, 2, 3, (2, 1), (1, 4), (5, 7)])
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 4), (5, 2), (6, 6)])
@@ -581,11 +603,14 @@ def test_bad_arguments(device):
     assert torch.equal(depthwise_conv2d(x, weight, None, (1,), (1,), (1,)), depthwise_conv2d(x, weight, None, 1, 1, 1))
 
 
-@pytest.mark.parametrize("capability", ["baseline", "avx2"])
+@pytest.mark.parametrize("capability", ["baseline", "avx2", "avx512"])
 def test_slower_machines(capability, device):
     """The same comparisons with less than this machine has: what it has is chosen once, when the process begins."""
     if device != "cpu":
         pytest.skip("the CPU's instruction sets")
+    order = ["baseline", "avx2", "avx512", "avx512_bf16"]
+    if order.index(torch.ops.customops._cpu_capability()) < order.index(capability):
+        pytest.skip(f"no {capability} here")
     code = """
 import torch, test_depthwise_conv2d as tests
 for memory_format in tests.FORMATS:

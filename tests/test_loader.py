@@ -32,6 +32,11 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
             (customops.flatten_copy(a[::2]), a[::2].double()),
         ):
             torch.testing.assert_close(ours, expected.to(dtype), rtol=eps, atol=200 * eps)
+    x, weight = (torch.randn(shape, dtype=torch.float64).to(dtype) for shape in ((1, 20, 9, 9), (20, 1, 3, 3)))
+    expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=1, groups=20)
+    for image in (x, x.contiguous(memory_format=torch.channels_last)):
+        ours = customops.depthwise_conv2d(image, weight, padding=1)
+        torch.testing.assert_close(ours.double(), expected, rtol=eps, atol=20 * min(eps, 1e-6))
 """
 
 

@@ -212,12 +212,12 @@ void add_up(const Outputs<T, O> p) {
 #pragma GCC unroll 16
               for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
             } else {
-              acc_t<T> part[kCount * V::kLanes];
+              O part[kCount * V::kLanes];
 #pragma GCC unroll 16
               for (int o = 0; o < kCount; ++o) out[o].store(part + o * V::kLanes);
               for (int o = 0; o < kCount; ++o)
                 for (int64_t l = 0; l < lanes; ++l)
-                  to[o * p.to_step + l] = O(part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l]);
+                  to[o * p.to_step + l] = part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l];
             }
           }
         };
@@ -229,7 +229,7 @@ void add_up(const Outputs<T, O> p) {
   });
 }
 
-// and here pixels of a channel.
+// Registers of outputs to which all their terms are added. Here a register holds pixels of a channel.
 template <class V, int kCount, class A>
 void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
                V (&out)[kCount]) {

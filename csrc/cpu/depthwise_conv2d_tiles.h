@@ -2,12 +2,12 @@
 // into a buffer.
 //
 // Work goes in tiles: a strip of rows of as many channels as a register has lanes. Rows are copied into a small ring,
-// widened to the type of the arithmetic, with a pixel's channels side by side (a contiguous image is turned for that,
-// and the result turned back), with the zeros of the padding around them, and split by phase: for a stride of s, every
-// s-th row and column apart. Each tap is then nothing but a row and an offset, whatever stride, dilation and padding
-// are, and the neighbour of an output meets the neighbours of what the output meets. Images of few channels go channel
-// by channel: a register then holds neighbouring pixels, across the ends of rows too, because a tile is one long row
-// with some columns at the end of each of its rows that nobody asked for.
+// widened to the type of the arithmetic (unless that takes them as they are), with a pixel's channels side by side (a
+// contiguous image is turned for that, and the result turned back), with the zeros of the padding around them, and
+// split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but a row and an offset,
+// whatever stride, dilation and padding are, and the neighbour of an output meets the neighbours of what the output
+// meets. Images of few channels go channel by channel: a register then holds neighbouring pixels, across the ends of
+// rows too, because a tile is one long row with some columns at the end of each of its rows that nobody asked for.
 #pragma once
 
 #include <cstring>

@@ -79,8 +79,8 @@ void run_simd_bf16([[maybe_unused]] const F& f) {
 #endif
 }
 
-// The same for the instruction set that is being compiled for: a function of its own, so that what f keeps in registers
-// doesn't compete with what is around it.
+// Runs f(isa) for the instruction set that is being compiled for, in a function of its own, so that what f keeps in
+// registers doesn't compete with what is around it.
 template <Capability c, class F>
 void outline(Isa<c>, const F& f) {
 #if defined(__x86_64__)
@@ -90,8 +90,9 @@ void outline(Isa<c>, const F& f) {
     return run_avx512(f);
   else if constexpr (c == Capability::avx2)
     return run_avx2(f);
+  else
 #endif
-  run_baseline(f);
+    run_baseline(f);
 }
 
 // float16 has conversion instructions of its own, which the compiler does not find by itself: these do the part of n

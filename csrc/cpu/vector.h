@@ -183,7 +183,7 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
   // Two bfloat16 numbers a lane, whose products with another two are added at once.
   struct Pair {
     __m512i words;
-    CUSTOMOPS_AVX512_BF16 void keep() {}
+    CUSTOMOPS_AVX512_BF16 void keep() {}  // comes from a permutation, not from memory
     CUSTOMOPS_AVX512_BF16 void load(const BFloat16* a, const BFloat16* b) {
       words = _mm512_permutex2var_epi16(half(a), alternately(0), half(b));
     }
@@ -235,7 +235,7 @@ void transpose(V (&v)[V::kLanes]) {
   }
 }
 
-// As many rows of B as a register has lanes, each as long.
+// As many rows as a register has lanes, each as long, of elements B; held as V unless B is smaller and need not be.
 template <class V, class B>
 struct Square {
   V row[V::kLanes];

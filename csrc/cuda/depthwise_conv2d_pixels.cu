@@ -1,5 +1,5 @@
 // depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps. A block brings a tile
-// of the image, up to 32 channels deep, into shared memory, with zeros around the image, and goes through the batch:
+// of the image, channel_chunk deep, into shared memory, with zeros around the image, and goes through the batch:
 // the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring channels, and keep their
 // taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking down the rows of its
 // window.
@@ -148,10 +148,11 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   if (blocks_x * blocks_y > kMost / chunks) return false;
   const int64_t stage = round_up(q.tile.elements(), kAccess) * int64_t(sizeof(T));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  // Bound by memory: what other blocks read and write meanwhile hides a block's start.
-  const bool hidden = R::kTaps == 3 && (R::kUp == 2 || (R::kDown == 2 && sizeof(T) == 4));
+  double start = 40e3;  // less where memory is the bound: what other blocks read and write hides a block's start
+  if (R::kTaps == 3 && R::kUp == 2) start = 1e3;
+  if (R::kTaps == 3 && R::kDown == 2 && sizeof(T) == 4) start = 300;
   const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, q.load_bytes == 16};
-  const Split split = split_batch(p, sizeof(T), needs, hidden ? 300 : 40e3);
+  const Split split = split_batch(p, sizeof(T), needs, start);
   q.images_a_split = split.images, q.stages = split.stages;
   while (q.stages > 1 && !allow_shared(pixels<T, R>, q.stages * stage)) --q.stages;
   if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;

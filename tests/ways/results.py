@@ -1,4 +1,4 @@
-"""Prints a hash of what every op computes in float32, one line a call: the same bits, the same lines.
+"""Prints a hash of what every op computes in float32, and one in bfloat16, one line a call: the same bits, the same lines.
 
 CUSTOMOPS_COMPILER=jit python tests/ways/results.py
 """
@@ -34,6 +34,9 @@ def calls(layout):
         weight = torch.randn(channels, 1, 3, 3, generator=torch.Generator().manual_seed(4))
         for stride in (1, 2):
             yield f"depthwise_conv2d {stride}", customops.depthwise_conv2d(a, weight, bias, stride=stride, padding=1)
+        wide = a.repeat(1, 20, 1, 1).bfloat16()
+        kernels = torch.randn(wide.shape[1], 1, 5, 5, generator=torch.Generator().manual_seed(5)).bfloat16()
+        yield "depthwise_conv2d bfloat16", customops.depthwise_conv2d(wide, kernels, padding=2).float()
 
 
 def main():
