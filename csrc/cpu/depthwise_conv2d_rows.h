@@ -1,0 +1,215 @@
+// depthwise_conv2d's inner loops where a register holds the channels of a pixel: the rows that outputs meet are added
+// up, weight by weight, in registers.
+#pragma once
+
+#include "depthwise_conv2d_tiles.h"
+
+namespace customops::cpu {
+
+// A row of a buffer or of the image, and the weights of the taps that meet it.
+template <class T>
+struct Row {
+  const T* from;
+  const acc_t<T>* weight;
+};
+
+// Where outputs side by side meet the rows. Beyond the image, if that is what rows are of, there are zeros.
+struct Place {
+  int64_t at, weight_at;   // elements from the beginning of a row, for the first output; of its weights
+  int64_t pixel;           // elements from one column to the next
+  int64_t x, step, width;  // column of the first output, columns to the next output, columns of the image
+
+  int64_t of(int64_t column) const { return at + (x + column) * pixel; }
+};
+
+// Whether registers V add up two rows of T at once.
+template <class V, class T>
+constexpr bool kByPairs = false;
+template <>
+constexpr bool kByPairs<Vec<Capability::avx512_bf16, float>, BFloat16> = true;
+
+template <bool kPadded, class V, class T>
+const T* pixel_or_zeros(const T* pixel, int64_t x, int64_t width) {
+  alignas(64) static const T zeros[V::kLanes] = {};
+  return !kPadded || uint64_t(x) < uint64_t(width) ? pixel : zeros;
+}
+
+// A row that is added to outputs, and two at once.
+template <class V, class T>
+struct OneRow {
+  using Sample = V;
+  Row<T> row;
+
+  void load_weight(V& factor, int64_t at) const { factor.load(row.weight + at); }
+  template <bool kPadded>
+  void load(V& v, int64_t at, int64_t x, int64_t width) const {
+    v.load(pixel_or_zeros<kPadded, V>(row.from + at, x, width));
+  }
+};
+
+template <class V, class T>
+struct TwoRows {
+  using Sample = typename V::Pair;
+  Row<T> a, b;
+
+  void load_weight(Sample& factor, int64_t at) const { factor.load(a.weight + at, b.weight + at); }
+  template <bool kPadded>
+  void load(Sample& v, int64_t at, int64_t x, int64_t width) const {
+    v.load(pixel_or_zeros<kPadded, V>(a.from + at, x, width), pixel_or_zeros<kPadded, V>(b.from + at, x, width));
+  }
+};
+
+template <class V, class T, class F>
+void for_rows(const Row<T>* row, const Row<T>* end, const F& f) {
+  if constexpr (kByPairs<V, T>)
+    for (; end - row >= 2; row += 2) f(TwoRows<V, T>{row[0], row[1]});
+  for (; row != end; ++row) f(OneRow<V, T>{*row});
+}
+
+// One addition for each pixel: otherwise the compiler keeps a sum for each of them, in memory.
+inline void next(int64_t& at, int64_t step) {
+  at += step;
+  asm("" : "+r"(at));
+}
+
+// Registers of outputs, side by side, to which weight * row is added, for taps [first, taps) of each row. Here a
+// register holds the channels of a pixel.
+template <bool kPadded, class V, int kCount, class T>
+void add_rows(const Row<T>* begin, const Row<T>* end, const int64_t* columns, int64_t first, int64_t taps,
+              const Place& place, V (&out)[kCount]) {
+  for_rows<V>(begin, end, [&](const auto& rows) {
+    const int64_t step = place.step * place.pixel;
+    int64_t weight = place.weight_at + first * V::kLanes;
+    for (int64_t t = first; t < taps; ++t, weight += V::kLanes) {
+      typename std::decay_t<decltype(rows)>::Sample factor, v;
+      rows.load_weight(factor, weight);
+      int64_t at = place.of(columns[t]), x = place.x + columns[t];
+#pragma GCC unroll 16
+      for (int i = 0; i < kCount; ++i, next(at, step), x += place.step) {
+        rows.template load<kPadded>(v, at, x, place.width);
+        out[i].fma(factor, v);
+      }
+    }
+  });
+}
+
+// The same for taps side by side, kTaps at a time: each register of the row is loaded once for them.
+template <int kTaps, bool kPadded, class V, int kCount, class T>
+void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int64_t taps, const Place& place,
+                    V (&out)[kCount]) {
+  for_rows<V>(begin, end, [&](const auto& rows) {
+    const int64_t step = place.step * place.pixel;
+    for (int64_t first = 0; first + kTaps <= taps; first += kTaps) {
+      typename std::decay_t<decltype(rows)>::Sample factor[kTaps], v;
+#pragma GCC unroll 16
+      for (int t = 0; t < kTaps; ++t) rows.load_weight(factor[t], place.weight_at + (first + t) * V::kLanes);
+      int64_t at = place.of(column + first * place.step), x = place.x + column + first * place.step;
+#pragma GCC unroll 16
+      for (int p = 0; p < kCount + kTaps - 1; ++p, next(at, step), x += place.step) {
+        rows.template load<kPadded>(v, at, x, place.width);
+        v.keep();
+#pragma GCC unroll 16
+        for (int t = 0; t < kTaps; ++t)
+          if (p - t >= 0 && p - t < kCount) out[p - t].fma(factor[t], v);
+      }
+    }
+  });
+}
+
+// How the taps of a row lie: kTaps side by side, kMany more than seven, or anyhow. Known at compile time, so that the
+// sums stay in registers.
+constexpr int kAnyhow = 0, kMany = 8;
+
+template <bool kInPlace, class F>
+void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
+  const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
+  if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
+  if constexpr (!kInPlace) {
+    if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
+    if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
+    if (side_by_side && taps >= kMany) return f(std::integral_constant<int, kMany>());
+  }
+  f(std::integral_constant<int, kAnyhow>());
+}
+
+// f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8.
+template <class F>
+int64_t with_block(int64_t left, const F& f) {
+  if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
+  if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
+  if (left >= 4) return f(std::integral_constant<int, 4>()), 4;
+  if (left >= 2) return f(std::integral_constant<int, 2>()), 2;
+  return f(std::integral_constant<int, 1>()), 1;
+}
+
+template <int kTaps, bool kPadded, class V, int kCount, class T>
+void add_taps(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
+              V (&out)[kCount]) {
+  if constexpr (kTaps == kAnyhow) {
+    add_rows<kPadded>(row, end, columns, 0, taps, place, out);
+  } else if constexpr (kTaps == kMany) {
+    add_neighbours<7, kPadded>(row, end, columns[0], taps, place, out);
+    add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, place, out);
+  } else {
+    add_neighbours<kTaps, kPadded>(row, end, columns[0], kTaps, place, out);
+  }
+}
+
+// Outputs side by side in a row, of the channels of a tile.
+template <class T, class O>
+struct Outputs {
+  const Row<T>*rows, *rows_end;
+  const int64_t* columns;  // of the taps
+  int64_t taps;
+  const acc_t<T>* bias;
+  int64_t channel, end;  // of the tile
+  int64_t all_taps;      // of a channel
+  int64_t next;          // elements of a buffer from one register of channels to the next
+  Place place;           // for the first output
+  O* to;
+  int64_t count, to_step;  // outputs; elements from one to the next
+  bool last;               // whether that has the image's channels side by side, or whole registers
+  int64_t inner, outer;    // columns between which all taps are within the image
+};
+
+template <bool kInPlace, class V, class T, class O>
+void add_up(const Outputs<T, O> p) {
+  with_taps<kInPlace>(p.columns, p.taps, p.place.step, [&](auto kind) {
+    for (int64_t i = 0; i < p.count;)
+      i += with_block(p.count - i, [&](auto constant) {
+        constexpr int kCount = constant;
+        const auto run = [&](auto padded) {
+          for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
+            Place place = p.place;
+            place.at = kInPlace ? std::min(g, p.end - V::kLanes) : (g - p.channel) / V::kLanes * p.next;
+            place.weight_at = g * p.all_taps;
+            place.x = i * place.step;
+            V out[kCount];
+#pragma GCC unroll 16
+            for (int o = 0; o < kCount; ++o) out[o].load(p.bias + (kInPlace ? place.at : g));
+            add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
+            // Fewer channels than a register has lanes take a way through memory.
+            const int64_t lanes = p.last ? std::min<int64_t>(p.end - g, V::kLanes) : V::kLanes;
+            O* const to = p.to + i * p.to_step + (g - p.channel);
+            if (lanes == V::kLanes) {
+#pragma GCC unroll 16
+              for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
+            } else {
+              O part[kCount * V::kLanes];
+#pragma GCC unroll 16
+              for (int o = 0; o < kCount; ++o) out[o].store(part + o * V::kLanes);
+              for (int o = 0; o < kCount; ++o)
+                for (int64_t l = 0; l < lanes; ++l)
+                  to[o * p.to_step + l] = part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l];
+            }
+          }
+        };
+        if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
+          run(std::false_type());
+        else if constexpr (kInPlace)
+          run(std::true_type());
+      });
+  });
+}
+
+}  // namespace customops::cpu
