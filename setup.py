@@ -59,7 +59,7 @@ setup(
     # The version stands in pyproject.toml; a label says what a build lacks: +cpu, or the few architectures it has.
     options={"egg_info": {"tag_build": "+cpu" if VARIANT == "cpu" else nvcc.label(ARCHITECTURES)}},
     ext_modules=[
-        library("cpu", ["csrc/library.cpp", *files("cpu/*.cpp")]),
+        library("cpu", [*files("*.cpp"), *files("cpu/*.cpp")]),
         *(library(name, files("cuda/*.cu")) for name in ARCHITECTURES),
     ],
     cmdclass={"build_ext": build_ext, "build_py": py3_wheel.Sources, "bdist_wheel": wheel},

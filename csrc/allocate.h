@@ -9,11 +9,12 @@
 
 namespace customops {
 
-// A new tensor of t's dtype and device.
-inline Tensor empty_strided(const Tensor& t, IntHeaderOnlyArrayRef sizes, IntHeaderOnlyArrayRef strides) {
-  int32_t dtype, device;
+// A new tensor of t's device, and of its dtype or float32.
+inline Tensor empty_strided(const Tensor& t, IntHeaderOnlyArrayRef sizes, IntHeaderOnlyArrayRef strides,
+                            bool float32 = false) {
+  int32_t dtype = aoti_torch_dtype_float32(), device;
   AtenTensorHandle out;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &dtype));
+  if (!float32) STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(t.get(), &dtype));
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.get(), &device));
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.size(), sizes.data(), strides.data(), dtype, device,
                                                          t.is_cpu() ? 0 : t.get_device_index(), &out));

@@ -63,13 +63,17 @@ inline void check_dtype(const char* op, const char* name, const Tensor& t) {
   }
 }
 
+inline void check_device(const char* op, const char* like_name, const Tensor& like, const char* name, const Tensor& t) {
+  if (t.is_cpu() != like.is_cpu() || t.get_device_index() != like.get_device_index())
+    fail(op, ": ", name, " must be on the device of ", like_name, ", ", device_name(like), ", got ", device_name(t));
+}
+
 // `t` has to match `like` in dtype, device and shape: these ops neither promote nor broadcast.
 inline void check_same(const char* op, const char* like_name, const Tensor& like, const char* name, const Tensor& t) {
   if (t.scalar_type() != like.scalar_type())
     fail(op, ": ", name, " must have the dtype of ", like_name, ", ", to_string(like.scalar_type()), ", got ",
          to_string(t.scalar_type()));
-  if (t.is_cpu() != like.is_cpu() || t.get_device_index() != like.get_device_index())
-    fail(op, ": ", name, " must be on the device of ", like_name, ", ", device_name(like), ", got ", device_name(t));
+  check_device(op, like_name, like, name, t);
   auto expected = like.sizes(), got = t.sizes();
   if (expected.size() != got.size() || !std::equal(expected.begin(), expected.end(), got.begin()))
     fail(op, ": ", name, " must have the shape of ", like_name, ", ", to_string(expected), ", got ", to_string(got),

@@ -23,15 +23,16 @@ struct DepthwiseConv2d {
   bool channels_last;          // the format of in and out; both are dense
   Tensor in, out;              // (N, C, H, W) and (N, C, oH, oW); in is written by grad_input
   Tensor weight;               // (C, 1, kH, kW), contiguous; written by grad_weight
-  std::optional<Tensor> bias;  // (C,), contiguous; forward only
+  std::optional<Tensor> bias;  // (C,), contiguous; forward only; both may be float32 where images are 16-bit
 };
 
 // channels_last where neighbouring channels, and not neighbouring columns, lie side by side; the rule of upfirdn2d.
 inline bool is_channels_last(const Tensor& t) { return t.size(1) > 1 && t.stride(1) == 1 && t.stride(3) != 1; }
 
-inline Tensor empty_image(const Tensor& like, int64_t n, int64_t c, int64_t h, int64_t w, bool last) {
+inline Tensor empty_image(const Tensor& like, int64_t n, int64_t c, int64_t h, int64_t w, bool last,
+                          bool float32 = false) {
   const int64_t sizes[] = {n, c, h, w}, nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
-  return empty_strided(like, {sizes, 4}, {last ? nhwc : nchw, 4});
+  return empty_strided(like, {sizes, 4}, {last ? nhwc : nchw, 4}, float32);
 }
 
 inline void check_image(const char* op, const char* name, const Tensor& t) {
@@ -41,17 +42,21 @@ inline void check_image(const char* op, const char* name, const Tensor& t) {
     fail(op, ": ", name, " must have at least one pixel, got shape ", to_string(t.sizes()));
 }
 
-inline void check_companion(const char* op, const char* like_name, const Tensor& like, const char* name,
+inline bool is_16_bit(const Tensor& t) {
+  return t.scalar_type() == ScalarType::Half || t.scalar_type() == ScalarType::BFloat16;
+}
+
+// Weight or bias: 16-bit images take them in float32 too, as mixed precision keeps them, and round them on reading.
+inline void check_parameter(const char* op, const char* like_name, const Tensor& like, const char* name,
                             const Tensor& t) {
-  if (t.scalar_type() != like.scalar_type())
-    fail(op, ": ", name, " must have the dtype of ", like_name, ", ", to_string(like.scalar_type()), ", got ",
-         to_string(t.scalar_type()));
-  if (t.is_cpu() != like.is_cpu() || t.get_device_index() != like.get_device_index())
-    fail(op, ": ", name, " must be on the device of ", like_name, ", ", device_name(like), ", got ", device_name(t));
+  if (t.scalar_type() != like.scalar_type() && !(is_16_bit(like) && t.scalar_type() == ScalarType::Float))
+    fail(op, ": ", name, " must have the dtype of ", like_name, ", ", to_string(like.scalar_type()),
+         is_16_bit(like) ? ", or torch.float32" : "", ", got ", to_string(t.scalar_type()));
+  check_device(op, like_name, like, name, t);
 }
 
 inline void check_weight(const char* op, const char* like_name, const Tensor& like, const Tensor& weight) {
-  check_companion(op, like_name, like, "weight", weight);
+  check_parameter(op, like_name, like, "weight", weight);
   if (weight.dim() != 4 || weight.size(0) != like.size(1) || weight.size(1) != 1 || weight.size(2) < 1 ||
       weight.size(3) < 1)
     fail(op, ": weight must have shape (C, 1, kH, kW) with C = ", like.size(1), ", got ", to_string(weight.sizes()));
@@ -100,7 +105,7 @@ inline DepthwiseConv2d prepare_depthwise_conv2d(const Tensor& x, const Tensor& w
   check_image(op, "x", x);
   check_weight(op, "x", x, weight);
   if (bias) {
-    check_companion(op, "x", x, "bias", *bias);
+    check_parameter(op, "x", x, "bias", *bias);
     if (bias->dim() != 1 || bias->size(0) != x.size(1))
       fail(op, ": bias must have shape (C,) with C = ", x.size(1), ", got ", to_string(bias->sizes()));
   }
@@ -146,15 +151,18 @@ inline DepthwiseConv2d prepare_depthwise_conv2d_grad_input(const Tensor& grad, c
           std::nullopt};
 }
 
-// `weight`, of kernel_h x kernel_w taps, is what is to be written: zeros if the batch is empty.
+// `weight`, of kernel_h x kernel_w taps, is what is to be written: zeros if the batch is empty. `float32`: in that
+// dtype where x is 16-bit.
 inline DepthwiseConv2d prepare_depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h,
                                                             int64_t kernel_w, int64_t stride_h, int64_t stride_w,
                                                             int64_t pad_top, int64_t pad_left, int64_t dilation_h,
-                                                            int64_t dilation_w) {
+                                                            int64_t dilation_w, bool float32) {
   const char* const op = "_depthwise_conv2d_grad_weight";
   check_image(op, "x", x);
   check_image(op, "grad", grad);
-  check_companion(op, "x", x, "grad", grad);
+  if (grad.scalar_type() != x.scalar_type())
+    fail(op, ": grad must have the dtype of x, ", to_string(x.scalar_type()), ", got ", to_string(grad.scalar_type()));
+  check_device(op, "x", x, "grad", grad);
   const int64_t n = x.size(0), c = x.size(1);
   if (grad.size(0) != n || grad.size(1) != c)
     fail(op, ": grad must have shape (N, C, oH, oW) with N = ", n, " and C = ", c, ", got ", to_string(grad.sizes()));
@@ -170,7 +178,7 @@ inline DepthwiseConv2d prepare_depthwise_conv2d_grad_weight(const Tensor& grad, 
           last,
           dense_image(x, last),
           dense_image(grad, last),
-          empty_image(x, c, 1, kernel_h, kernel_w, false),
+          empty_image(x, c, 1, kernel_h, kernel_w, false, float32 && is_16_bit(x)),
           std::nullopt};
 }
 

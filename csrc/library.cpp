@@ -35,10 +35,15 @@ STABLE_TORCH_LIBRARY(customops, m) {
   m.def(
       "_depthwise_conv2d_grad_input(Tensor grad, Tensor weight, SymInt height, SymInt width, int stride_h, int "
       "stride_w, SymInt pad_top, SymInt pad_left, int dilation_h, int dilation_w, bool channels_last) -> Tensor");
-  // Gradient of weight, (C, 1, kernel_h, kernel_w).
+  // Gradient of weight, (C, 1, kernel_h, kernel_w), of x's dtype; or float32, where the weight is that and x is 16-bit.
   m.def(
       "_depthwise_conv2d_grad_weight(Tensor grad, Tensor x, SymInt kernel_h, SymInt kernel_w, int stride_h, int "
-      "stride_w, SymInt pad_top, SymInt pad_left, int dilation_h, int dilation_w) -> Tensor");
+      "stride_w, SymInt pad_top, SymInt pad_left, int dilation_h, int dilation_w, bool float32=False) -> Tensor");
+
+  // Gradients of x, weight and bias, those that are needed; made of the others in Python, to be derived again.
+  m.def(
+      "_depthwise_conv2d_backward(Tensor grad, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation, "
+      "bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, Tensor, Tensor)");
 
   m.def("flatten_copy(Tensor x) -> Tensor");
   m.def("_flatten_copy(Tensor x) -> Tensor");

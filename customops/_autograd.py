@@ -16,6 +16,20 @@ def forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def only_autograd(*tensors: torch.Tensor) -> bool:
+    """Whether nothing but torch's autograd engine watches a call on these tensors.
+
+    That is: no compiler, functorch transform, forward mode, dispatch mode or subclass of Tensor.
+    """
+    return not (
+        torch.compiler.is_compiling()
+        or _functorch_active is None
+        or _functorch_active()
+        or forward_mode()
+        or torch._C._len_torch_dispatch_stack()
+    ) and all([type(t) is torch.Tensor or type(t) is torch.nn.Parameter for t in tensors])
+
+
 def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Callable | None = None) -> Callable:
     """Attaches derivatives to ``customops::<op>`` and returns the callable that public functions use for them.
 

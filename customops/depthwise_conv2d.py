@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from customops._autocast import lower
-from customops._autograd import differentiable, forward_mode
+from customops._autograd import differentiable, forward_mode, only_autograd
+from customops._cuda import plain
 from customops._fake import check_dtype, fake
 
 _plain = torch.ops.customops._depthwise_conv2d.default
+_hook = torch.ops.aten.convolution_overrideable.default  # csrc/depthwise_conv2d_autograd.cpp
 
 
 def depthwise_conv2d(
@@ -24,12 +26,13 @@ def depthwise_conv2d(
 
     As in torch, this is a cross-correlation. Differentiable any number of times in ``x``, ``weight`` and ``bias``; only
     the gradients that are needed are computed, and the same inputs give the same bits every time. Under autocast the
-    tensors are cast to its dtype, as for torch's convolutions.
+    result is that of tensors cast to its dtype, as for torch's convolutions.
 
     Args:
         x: float32, float64, float16 or bfloat16, shape (N, C, H, W) or (C, H, W), any strides.
-        weight: shape (C, 1, kH, kW), like ``x`` in dtype and device.
-        bias: shape (C,), like ``x`` in dtype and device; None for none.
+        weight: shape (C, 1, kH, kW), on ``x``'s device, of its dtype; or float32 where ``x`` is float16 or bfloat16: then
+            it is rounded to ``x``'s dtype, and its gradient is not.
+        bias: shape (C,), dtype and device as for ``weight``; None for none.
         stride: pixels from one output to the next: one number, or (vertical, horizontal).
         padding: zeros around the image: one number; (vertical, horizontal); 'valid' for none; or 'same', which keeps the
             size of the image (with ``stride=1`` only) and puts the odd zero of an even kernel on the right and below.
@@ -52,15 +55,28 @@ def depthwise_conv2d(
         return depthwise_conv2d(x[None], weight, bias, stride, padding, dilation)[0]
     x, weight, bias = lower(x, weight, bias)
     strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
-    arguments = (*strides, *_sides(padding, weight, strides, dilations), *dilations)
+    sides = top, bottom, left, right = _sides(padding, weight, strides, dilations)
+    if top == bottom and left == right and _can_hook(x, weight):
+        return _hook(x, weight, bias, strides, (top, left), dilations, False, (0, 0), x.shape[1])
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     if (needed and torch.is_grad_enabled()) or forward_mode():
-        return _conv(x, weight, bias, *arguments)
-    return _plain(x, weight, bias, *arguments)
+        return _conv(x, weight, bias, *strides, *sides, *dilations)
+    return _plain(x, weight, bias, *strides, *sides, *dilations)
+
+
+def _can_hook(x, weight):
+    """Whether a call may go through torch's hook, whose backward needs no Python.
+
+    Its nodes in the autograd graph keep ``x`` and ``weight``, whichever gradient is needed: for training only.
+    """
+    trains = torch.is_grad_enabled() and x.requires_grad and weight.requires_grad
+    return trains and x.dim() == 4 and plain(x) and plain(weight) and only_autograd(x, weight)
 
 
 def _pair(name, value):
     """(vertical, horizontal) of one number or two."""
+    if type(value) is tuple and len(value) == 2:
+        return value
     if isinstance(value, Sequence):
         if isinstance(value, str) or len(value) not in (1, 2):
             raise ValueError(f"depthwise_conv2d: {name} must be a number or a pair, got {value!r}")
@@ -90,9 +106,9 @@ def _is_channels_last(t):
     return t.shape[1] > 1 and t.stride(1) == 1 and t.stride(3) != 1
 
 
-def _empty(like, n, c, h, w, last):
+def _empty(like, n, c, h, w, last, dtype=None):
     strides = (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
-    return like.new_empty_strided((n, c, h, w), strides)
+    return like.new_empty_strided((n, c, h, w), strides, dtype=dtype)
 
 
 def _check_image(op, name, t):
@@ -103,14 +119,22 @@ def _check_image(op, name, t):
     torch._check(t.shape[3] >= 1, lambda: pixel)
 
 
-def _check_companion(op, like_name, like, name, t):
-    expected = f"{op}: {name} must {{}} of {like_name}, {{}}, got {{}}"
-    torch._check(t.dtype == like.dtype, lambda: expected.format("have the dtype", like.dtype, t.dtype))
-    torch._check(t.device == like.device, lambda: expected.format("be on the device", like.device, t.device))
+def _is_16_bit(t):
+    return t.dtype in (torch.float16, torch.bfloat16)
+
+
+def _check_companion(op, like_name, like, name, t, or_float32=False):
+    expected = f"{op}: {name} must {{}} of {like_name}, {{}}{{}}, got {{}}"
+    or_float32 = or_float32 and _is_16_bit(like)
+    torch._check(
+        t.dtype == like.dtype or (or_float32 and t.dtype == torch.float32),
+        lambda: expected.format("have the dtype", like.dtype, ", or torch.float32" if or_float32 else "", t.dtype),
+    )
+    torch._check(t.device == like.device, lambda: expected.format("be on the device", like.device, "", t.device))
 
 
 def _check_weight(op, like_name, like, weight):
-    _check_companion(op, like_name, like, "weight", weight)
+    _check_companion(op, like_name, like, "weight", weight, or_float32=True)
     shapes = f"{op}: weight must have shape (C, 1, kH, kW) with C = {like.shape[1]}, got {tuple(weight.shape)}"
     torch._check(weight.dim() == 4, lambda: shapes)
     torch._check(weight.shape[0] == like.shape[1], lambda: shapes)
@@ -145,7 +169,7 @@ def _fake(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left, pa
     _check_weight(op, "x", x, weight)
     n, c, h, w = x.shape
     if bias is not None:
-        _check_companion(op, "x", x, "bias", bias)
+        _check_companion(op, "x", x, "bias", bias, or_float32=True)
         shapes = f"{op}: bias must have shape (C,) with C = {c}, got {tuple(bias.shape)}"
         torch._check(bias.dim() == 1, lambda: shapes)
         torch._check(bias.shape[0] == c, lambda: shapes)
@@ -177,7 +201,9 @@ def _fake_grad_input(
 
 
 @fake("_depthwise_conv2d_grad_weight")
-def _fake_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w):
+def _fake_grad_weight(
+    grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, float32=False
+):
     op = "_depthwise_conv2d_grad_weight"
     _check_image(op, "x", x)
     _check_image(op, "grad", grad)
@@ -188,7 +214,7 @@ def _fake_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, 
     torch._check(grad.shape[1] == c, lambda: shapes)
     _check_grad_axis(op, "y", x.shape[2], grad.shape[2], kernel_h, stride_h, pad_top, dilation_h)
     _check_grad_axis(op, "x", x.shape[3], grad.shape[3], kernel_w, stride_w, pad_left, dilation_w)
-    return _empty(x, c, 1, kernel_h, kernel_w, False)
+    return _empty(x, c, 1, kernel_h, kernel_w, False, torch.float32 if float32 and _is_16_bit(x) else x.dtype)
 
 
 # The op is linear in x and in weight, and so are its two gradients in their arguments: with <a, b> the sum of a * b,
@@ -227,8 +253,9 @@ def _product_rule(op, ctx, ta, tb, *rest):
 
 
 def _setup_context(ctx, inputs, output):
-    x, weight, _bias, *ctx.arguments = inputs
+    x, weight, bias, *ctx.arguments = inputs
     ctx.image, ctx.kernel, ctx.channels_last = x.shape[2:], weight.shape[2:], _is_channels_last(x)
+    ctx.float32, ctx.bias_dtype = weight.dtype == torch.float32, None if bias is None else bias.dtype
     _save(ctx, x, weight)
 
 
@@ -239,8 +266,8 @@ def _backward(ctx, grad):
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
     return (
         _grad_input(grad, weight, *ctx.image, *arguments, ctx.channels_last) if needs_x else None,
-        _grad_weight(grad, x, *ctx.kernel, *arguments) if needs_weight else None,
-        grad.sum((0, 2, 3)) if needs_bias else None,
+        _grad_weight(grad, x, *ctx.kernel, *arguments, ctx.float32) if needs_weight else None,
+        grad.sum((0, 2, 3), dtype=ctx.bias_dtype) if needs_bias else None,
         *(None,) * 8,
     )
 
@@ -252,15 +279,27 @@ def _jvp(ctx, tx, tweight, tbias, *_):
         tbias = None
     conv = lambda x, weight, *arguments: _conv(x, weight, None, *arguments)  # noqa: E731
     y = _product_rule(conv, ctx, tx, tweight, *ctx.arguments)
-    return y if tbias is None else y + tbias[:, None, None]
+    return y if tbias is None else y + tbias.to(y.dtype)[:, None, None]
 
 
 _conv = differentiable("depthwise_conv2d", _backward, _jvp, _setup_context)
 
 
+@torch.library.impl("customops::_depthwise_conv2d_backward", "CompositeImplicitAutograd")
+def _derivable_backward(grad, x, weight, stride, padding, dilation, needs_x, needs_weight, needs_bias):
+    """Calls of the hook's backward whose results will be derived."""
+    arguments = (*stride, *padding, *dilation)
+    return (
+        _grad_input(grad, weight, *x.shape[2:], *arguments, _is_channels_last(x)) if needs_x else None,
+        _grad_weight(grad, x, *weight.shape[2:], *arguments, weight.dtype == torch.float32) if needs_weight else None,
+        grad.sum((0, 2, 3), dtype=weight.dtype) if needs_bias else None,
+    )
+
+
 def _grad_input_setup(ctx, inputs, output):
     grad, weight, *ctx.rest = inputs
     ctx.size, ctx.kernel, ctx.arguments = grad.shape[2:], weight.shape[2:], inputs[4:10]
+    ctx.float32 = weight.dtype == torch.float32
     _save(ctx, grad, weight)
 
 
@@ -269,7 +308,7 @@ def _grad_input_backward(ctx, image):
     needs_grad, needs_weight = ctx.needs_input_grad[:2]
     return (
         _again(image, weight, ctx.size, *ctx.arguments) if needs_grad else None,
-        _grad_weight(grad, image, *ctx.kernel, *ctx.arguments) if needs_weight else None,
+        _grad_weight(grad, image, *ctx.kernel, *ctx.arguments, ctx.float32) if needs_weight else None,
         *(None,) * 9,
     )
 
@@ -289,12 +328,12 @@ def _grad_weight_setup(ctx, inputs, output):
 
 def _grad_weight_backward(ctx, weight):
     grad, x = ctx.saved_tensors
-    arguments = ctx.rest[2:]
+    arguments = ctx.rest[2:8]
     needs_grad, needs_x = ctx.needs_input_grad[:2]
     return (
         _again(x, weight, ctx.size, *arguments) if needs_grad else None,
         _grad_input(grad, weight, *ctx.image, *arguments, ctx.channels_last) if needs_x else None,
-        *(None,) * 8,
+        *(None,) * 9,
     )
 
 

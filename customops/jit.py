@@ -65,7 +65,7 @@ def load(cuda: bool = False, verbose: bool = False) -> Path:
 
 def build(verbose: bool = False) -> Path:
     """Compiles the library with the CPU kernels, or finds it in the cache; does not open it. See :func:`load`."""
-    sources = [SOURCES / "library.cpp", *sorted(SOURCES.glob("cpu/*.cpp"))]
+    sources = [*sorted(SOURCES.glob("*.cpp")), *sorted(SOURCES.glob("cpu/*.cpp"))]
     headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cpu/*.h"))]
     name, facts = cpu()
     return _build.build(recipe("_cpu", sources, headers, (facts,), f"CPU kernels for {name}"), verbose)

@@ -405,24 +405,27 @@ def test_third_derivative(device):
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=0)
 
 
+class Record(TorchDispatchMode):
+    """The names of all operators that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("all_require", [False, True])  # True: through torch's hook
 @pytest.mark.parametrize("needed", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])
-def test_only_what_is_needed_is_computed(needed, device):
+def test_only_what_is_needed_is_computed(needed, all_require, device):
     inputs = [t.to(device) for t in (torch.randn(1, 2, 5, 5), torch.randn(2, 1, 3, 3), torch.randn(2))]
-    for index in needed:
-        inputs[index].requires_grad_()
+    for index, input_ in enumerate(inputs):
+        input_.requires_grad_(all_require or index in needed)
     out = depthwise_conv2d(*inputs)
-
-    class Record(TorchDispatchMode):
-        def __init__(self):
-            super().__init__()
-            self.names = []
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            self.names.append(function.name())
-            return function(*args, **(kwargs or {}))
-
     with Record() as record:
-        torch.autograd.grad(out, [inputs[i] for i in needed], torch.ones_like(out))
+        torch.autograd.grad(out, [inputs[i] for i in needed], torch.ones_like(out), create_graph=True)
     expected = {0: "customops::_depthwise_conv2d_grad_input", 1: "customops::_depthwise_conv2d_grad_weight"}
     for index, name in expected.items():
         assert (name in record.names) == (index in needed)
@@ -438,7 +441,7 @@ def test_opcheck(dtype, requires_grad, device):
         for numbers in ((1, 1, 0, 0, 0, 0, 1, 1), (2, 1, 1, 2, 3, 0, 1, 2)):
             inputs = [t.detach().requires_grad_(requires_grad) for t in (x, weight, bias)]
             torch.library.opcheck(ops.depthwise_conv2d.default, (*inputs, *numbers))
-            torch.library.opcheck(ops._depthwise_conv2d.default, (x, weight, None, *numbers))
+            torch.library.opcheck(ops._depthwise_conv2d.default, (x, weight.float(), None, *numbers))
             grad = (
                 torch.randn_like(depthwise_conv2d(x, weight))
                 if numbers[0] == 1
@@ -448,7 +451,8 @@ def test_opcheck(dtype, requires_grad, device):
             torch.library.opcheck(
                 ops._depthwise_conv2d_grad_input.default, (grad, weight, 8, 9, *steps, layout == "channels_last")
             )
-            torch.library.opcheck(ops._depthwise_conv2d_grad_weight.default, (grad, x, 3, 2, *steps))
+            for float32 in (False, True):
+                torch.library.opcheck(ops._depthwise_conv2d_grad_weight.default, (grad, x, 3, 2, *steps, float32))
 
 
 @pytest.mark.compiled
@@ -507,6 +511,128 @@ def test_autocast_casts_as_for_torchs_convolutions(lower, device):
         assert gradient.shape == input_.shape
 
 
+HOOK = "ConvolutionOverrideableBackward0"
+
+
+@memory_formats
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, "same", 1), ((1, 2), (0, 1), (2, 1))])
+def test_torchs_hook_computes_the_same(stride, padding, dilation, dtype, memory_format, device):
+    """Training goes through nodes of the autograd graph in C++; other callers through those in Python."""
+    x = image((2, 20, 9, 10), dtype, device, memory_format).requires_grad_()
+    inputs = (x, randn(20, 1, 3, 5, dtype=dtype, device=device, seed=1).requires_grad_(), None)
+    for bias in (None, randn(20, dtype=dtype, device=device, seed=2).requires_grad_()):
+        inputs = (*inputs[:2], bias)
+        leaves = [t for t in inputs if t is not None]
+        hooked = depthwise_conv2d(*inputs, stride, padding, dilation)
+        with Record() as record:
+            python = depthwise_conv2d(*inputs, stride, padding, dilation)
+        assert type(hooked.grad_fn).__name__ == HOOK != type(python.grad_fn).__name__
+        assert "customops::_depthwise_conv2d" in record.names
+        assert torch.equal(hooked, python)
+        grad = torch.randn_like(hooked)
+        for create_graph in (False, True):
+            gradients = [torch.autograd.grad(y, leaves, grad, True, create_graph) for y in (hooked, python)]
+            for ours, theirs in zip(*gradients, strict=True):
+                assert torch.equal(ours, theirs)
+                assert ours.stride() == theirs.stride()
+                assert ours.requires_grad == theirs.requires_grad
+
+
+def test_where_torchs_hook_is_not_taken(device):
+    x, weight = randn(1, 3, 6, 6, device=device), randn(3, 1, 4, 4, device=device)
+    trained = x.requires_grad_(), weight.requires_grad_()
+    assert type(depthwise_conv2d(*trained).grad_fn).__name__ == HOOK
+    outputs = [
+        depthwise_conv2d(x, weight.detach()),  # torch's node would keep x for nothing
+        depthwise_conv2d(*trained, padding="same"),  # one zero more after the image than before it
+    ]
+    assert all(y.requires_grad and type(y.grad_fn).__name__ != HOOK for y in outputs)
+    with torch.no_grad():
+        assert depthwise_conv2d(*trained).grad_fn is None
+
+    class Tagged(torch.Tensor):
+        pass
+
+    tagged = x.detach().as_subclass(Tagged).requires_grad_()
+    assert type(depthwise_conv2d(tagged, weight)) is Tagged
+
+
+def test_torchs_hook_takes_depthwise_convolutions_only(device):
+    x = randn(1, 4, 6, 6, device=device)
+    hook, pairs = torch.ops.aten.convolution_overrideable, ((1, 1), (0, 0), (1, 1))
+    with pytest.raises(
+        RuntimeError, match=r"convolution_overrideable: customops computes depthwise .*, and got .* 2 groups"
+    ):
+        hook(x, randn(4, 2, 3, 3, device=device), None, *pairs, False, (0, 0), 2)
+    with pytest.raises(RuntimeError, match=r"depthwise .* 4 groups, transposed"):
+        hook(x, randn(4, 1, 3, 3, device=device), None, *pairs, True, (0, 0), 4)
+
+
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "dilation"),
+    [
+        ((2, 2, 9, 40), 3, 1, 1),  # fewer channels than a register has lanes
+        ((2, 40, 30, 33), 3, 2, 1),
+        ((2, 40, 20, 14), 5, 1, 1),
+        ((2, 16, 30, 28), 7, 1, 1),
+        ((9, 24, 7, 7), 7, 1, 1),
+        ((2, 3, 20, 20), 5, 1, 2),
+        ((1, 3, 40, 60), 31, 1, 1),
+        ((1, 2, 5, 90), 69, 1, 1),  # more than tensor cores take
+    ],
+)
+def test_float32_parameters_beside_16_bit_images(shape, kernel, stride, dilation, dtype, memory_format, device):
+    """They are rounded as a cast would, and their gradients are sums that are not rounded to 16 bits."""
+    padding = dilation * (kernel // 2)
+    x = image(shape, dtype, device, memory_format).requires_grad_()
+    weight = randn(shape[1], 1, kernel, kernel, device=device, seed=1).requires_grad_()
+    bias = randn(shape[1], device=device, seed=2).requires_grad_()
+    inputs, rounded = (x, weight, bias), [t.detach().to(dtype).requires_grad_() for t in (x, weight, bias)]
+    y, expected = (depthwise_conv2d(*three, stride, padding, dilation) for three in (inputs, rounded))
+    assert torch.equal(y, expected)
+    mixed = depthwise_conv2d(x, rounded[1], bias, stride, padding, dilation)
+    assert torch.equal(mixed, expected)
+    grad = image(y.shape, dtype, device, memory_format, seed=3)
+    gradients, rounded_gradients = torch.autograd.grad(y, inputs, grad), torch.autograd.grad(expected, rounded, grad)
+    assert [g.dtype for g in gradients] == [dtype, torch.float32, torch.float32]
+    for ours, theirs in zip(gradients[:2], rounded_gradients[:2], strict=True):
+        assert torch.equal(ours.to(dtype), theirs)
+    doubles = [t.detach().double().cpu().requires_grad_() for t in rounded]
+    exact = torch.autograd.grad(reference(*doubles, stride, padding, dilation), doubles, grad.double().cpu())
+    for ours, theirs in zip(gradients[1:], exact[1:], strict=True):
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_derivatives_of_float32_parameters_beside_16_bit_images(dtype, device):
+    """Second derivatives and tangents are those of the same numbers in the same dtypes, up to their rounding."""
+    x = randn(2, 3, 8, 9, dtype=dtype, device=device)
+    weight, bias = randn(3, 1, 3, 3, device=device, seed=1), randn(3, device=device, seed=2)
+    op = lambda x, w, b: depthwise_conv2d(x, w, b, 1, 1)  # noqa: E731
+    inputs = [t.requires_grad_() for t in (x, weight, bias)]
+    doubles = [t.detach().to(dtype).double().cpu().requires_grad_() for t in inputs]
+
+    def second(op, inputs):
+        first = torch.autograd.grad(op(*inputs).square().sum(), inputs, create_graph=True)
+        return first, torch.autograd.grad(sum(g.square().mean() for g in first), inputs)
+
+    theirs = second(lambda x, w, b: reference(x, w, b, 1, 1), doubles)
+    for mine, exact in zip(second(op, inputs), theirs, strict=True):
+        for a, b, input_ in zip(mine, exact, inputs, strict=True):
+            assert a.dtype == input_.dtype
+            error = float((a.detach().double().cpu() - b.detach()).norm() / b.detach().norm())
+            assert error < 8 * torch.finfo(dtype).eps
+    tangents = [torch.ones_like(t) for t in inputs]
+    values = [t.detach() for t in inputs]
+    y, tangent = torch.func.jvp(op, tuple(values), tuple(tangents))
+    assert y.dtype == tangent.dtype == dtype
+    expected = op(tangents[0], values[1], None) + op(values[0], tangents[1], tangents[2])
+    torch.testing.assert_close(tangent, expected, rtol=4 * torch.finfo(dtype).eps, atol=1e-2)
+
+
 def test_forward_mode_and_functorch(device):
     x, tx = randn(2, 2, 3, 5, 6, dtype=torch.float64, device=device)
     w, tw = randn(2, 3, 1, 3, 2, dtype=torch.float64, device=device, seed=1)
@@ -542,6 +668,9 @@ ONES, WEIGHT = torch.ones(2, 3, 4, 5), torch.ones(3, 1, 3, 3)
         (ONES.int(), WEIGHT.int(), (), "x must be float32, float64, float16 or bfloat16, got"),
         (ONES[:, :, :0], WEIGHT, (), r"x must have at least one pixel, got shape \(2, 3, 0, 5\)"),
         (ONES, WEIGHT.double(), (), "weight must have the dtype of x, torch.float32, got torch.float64"),
+        (ONES, WEIGHT.half(), (), "weight must have the dtype of x, torch.float32, got torch.float16"),
+        (ONES.half(), WEIGHT.bfloat16(), (), "weight must have the dtype of x, torch.float16, or torch.float32, got torch.bf"),
+        (ONES.half(), WEIGHT, (torch.ones(3).double(),), "bias must have the dtype of x, torch.float16, or torch.float32, got"),
         (ONES, WEIGHT[:2], (), r"weight must have shape \(C, 1, kH, kW\) with C = 3, got \(2, 1, 3, 3\)"),
         (ONES, WEIGHT[:, 0], (), r"weight must have shape \(C, 1, kH, kW\) with C = 3, got \(3, 3, 3\)"),
         (ONES, WEIGHT[:, 0], (None, 1, "same"), r"weight must have shape \(C, 1, kH, kW\) with C = 3, got \(3, 3, 3\)"),

@@ -9,6 +9,7 @@
 #include "depthwise_conv2d_rows.h"
 
 namespace customops::cpu {
+
 namespace {
 
 constexpr int kRegisters = 8;  // sums at a time: enough to hide the latency of a multiply-add
@@ -266,9 +267,19 @@ class Convolution {
   }
 };
 
+// What a weight or a bias holds: of dtype T, or float32, which is rounded to T.
+template <class T>
+auto parameter(const Tensor& t) {
+  const bool float32 = t.scalar_type() == ScalarType::Float;
+  return [data = t.const_data_ptr(), float32](int64_t i) {
+    return acc_t<T>(float32 ? T(static_cast<const float*>(data)[i]) : static_cast<const T*>(data)[i]);
+  };
+}
+
 // weight as Convolution takes it.
 template <class T>
-std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const T* weight, int64_t taps) {
+std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const Tensor& tensor, int64_t taps) {
+  const auto weight = parameter<T>(tensor);
   std::vector<acc_t<T>> ordered;
   ordered.reserve((plan.channels + plan.lanes) * plan.taps);
   for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
@@ -276,7 +287,7 @@ std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const T* weight, int64
     for (const auto& terms : plan.terms)
       for (const auto& term : terms)
         for (int64_t l = 0; l < plan.lanes; ++l)
-          ordered.push_back(first + l < plan.channels ? acc_t<T>(weight[(first + l) * taps + term.tap]) : 0);
+          ordered.push_back(first + l < plan.channels ? weight((first + l) * taps + term.tap) : 0);
   }
   return ordered;
 }
@@ -284,9 +295,12 @@ std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const T* weight, int64
 template <class T, class B>
 void convolve(const DepthwiseConv2d& p, const Plan& plan, const Tensor& from, const Tensor& to) {
   using A = acc_t<T>;
-  const auto weight = in_order_of_terms(plan, p.weight.const_data_ptr<T>(), p.y.taps * p.x.taps);
+  const auto weight = in_order_of_terms<T>(plan, p.weight, p.y.taps * p.x.taps);
   std::vector<A> bias(plan.channels + plan.lanes);
-  if (p.bias) std::copy_n(p.bias->const_data_ptr<T>(), plan.channels, bias.begin());
+  if (p.bias) {
+    const auto value = parameter<T>(*p.bias);
+    for (int64_t c = 0; c < plan.channels; ++c) bias[c] = value(c);
+  }
   const T* const in = from.const_data_ptr<T>();
   T* const out = static_cast<T*>(to.mutable_data_ptr());
   parallel(plan.batch * plan.chunks * plan.strips, kGrain * 4 / (plan.work() * (plan.taps + 4)),

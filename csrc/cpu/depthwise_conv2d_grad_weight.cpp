@@ -140,7 +140,7 @@ double one_tap(const DepthwiseConv2d& p, const T* image, const T* grad, int64_t 
 }
 
 void correlate(const DepthwiseConv2d& p) {
-  dispatch(p.weight.scalar_type(), [&](auto zero) {
+  dispatch(p.in.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
     const Plan plan(p, forward_line(p.y), forward_line(p.x), vector_lanes<A>(), sizeof(A), false);
@@ -149,7 +149,8 @@ void correlate(const DepthwiseConv2d& p) {
     const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.taps;
     std::vector<double> sums(parts * size);
     const T *const image = p.in.const_data_ptr<T>(), *const grad = p.out.const_data_ptr<T>();
-    T* const out = static_cast<T*>(p.weight.mutable_data_ptr());
+    void* const out = p.weight.mutable_data_ptr();
+    const bool float32 = p.weight.scalar_type() == ScalarType::Float;
     parallel(parts * plan.chunks, kGrain * 4 / (plan.work() * (plan.taps + 4) * each), [&](int64_t begin, int64_t end) {
       Correlation<T> correlation(plan, image, grad, each, sums.data());
       run_simd([&](auto isa) {
@@ -161,7 +162,10 @@ void correlate(const DepthwiseConv2d& p) {
         double sum = 0;
         for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
         if (!std::isfinite(sum)) sum = one_tap(p, image, grad, i / plan.taps, i % plan.taps);
-        out[i] = T(A(sum));
+        if (float32)
+          static_cast<float*>(out)[i] = float(sum);
+        else
+          static_cast<T*>(out)[i] = T(A(sum));
       }
     });
   });
@@ -171,9 +175,9 @@ void correlate(const DepthwiseConv2d& p) {
 
 Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
                                     int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
-                                    int64_t dilation_h, int64_t dilation_w) {
+                                    int64_t dilation_h, int64_t dilation_w, bool float32) {
   const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w,
-                                                                 pad_top, pad_left, dilation_h, dilation_w);
+                                                                 pad_top, pad_left, dilation_h, dilation_w, float32);
   if (p.in.numel() > 0)
     correlate(p);
   else if (p.weight.numel() > 0)

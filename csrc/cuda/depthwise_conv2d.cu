@@ -15,6 +15,7 @@
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda {
+
 namespace depthwise {
 namespace {
 
@@ -45,7 +46,7 @@ struct Steps {
 
 template <class Index, class T>
 __global__ void __launch_bounds__(kThreads)
-    general(const T* in, T* out, const T* weight, const T* bias, Index outputs,
+    general(const T* in, T* out, const Parameters<T> weight, const Parameters<T> bias, Index outputs,
             const __grid_constant__ Steps<std::make_signed_t<Index>> along_x,
             const __grid_constant__ Steps<std::make_signed_t<Index>> along_y, Divider<Index> channels,
             Divider<Index> out_w, Divider<Index> out_h, bool channels_last, bool flipped) {
@@ -62,8 +63,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t pixel = channels_last ? int64_t(channels.divisor) : 1;
   const T* const from = in + image * along_y.in * along_x.in * pixel + (channels_last ? int64_t(channel) : 0);
   const int64_t all = int64_t(along_x.taps) * along_y.taps;
-  const T* const taps = weight + int64_t(channel) * all;
-  A sum = bias ? widen(bias[channel]) : A(0);
+  A sum = bias ? bias[channel] : A(0);
 #pragma unroll 1
   for (Int ky = y.first; ky < y.last; ++ky) {
     const Int at_y = y.start + ky * along_y.dilation;
@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(kThreads)
       const Int at_x = x.start + kx * along_x.dilation;
       if (along_x.up > 1 && at_x % along_x.up != 0) continue;
       const int64_t k = int64_t(ky) * along_x.taps + kx;
-      sum += widen(taps[flipped ? all - 1 - k : k]) * widen(row[int64_t(at_x / along_x.up) * pixel]);
+      sum +=
+          weight[int64_t(channel) * all + (flipped ? all - 1 - k : k)] * widen(row[int64_t(at_x / along_x.up) * pixel]);
     }
   }
   out[i] = narrow<T>(sum);
@@ -85,9 +86,9 @@ void launch_general(const Correlation& p, cudaStream_t stream) {
   using Int = std::make_signed_t<Index>;
   const int64_t n = p.batch * p.channels * p.y.out * p.x.out;
   general<Index, T><<<blocks(n, kThreads), kThreads, 0, stream>>>(
-      static_cast<const T*>(p.in), static_cast<T*>(p.out), static_cast<const T*>(p.weight),
-      static_cast<const T*>(p.bias), Index(n), Steps<Int>(p.x), Steps<Int>(p.y), Divider<Index>(p.channels),
-      Divider<Index>(p.x.out), Divider<Index>(p.y.out), p.channels_last, p.flipped);
+      static_cast<const T*>(p.in), static_cast<T*>(p.out), Parameters<T>(p.weight), Parameters<T>(p.bias), Index(n),
+      Steps<Int>(p.x), Steps<Int>(p.y), Divider<Index>(p.channels), Divider<Index>(p.x.out), Divider<Index>(p.y.out),
+      p.channels_last, p.flipped);
 }
 
 void launch_general(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
@@ -100,15 +101,13 @@ void launch_general(const Correlation& p, ScalarType dtype, cudaStream_t stream)
   });
 }
 
-const void* pointer(const Tensor& t) { return t.data_ptr(); }
-
 // Large kernels on channels_last images: bound by multiply-adds, so that two transpositions are cheap beside them.
 bool worth_transposing(const Correlation& p) {
   return p.channels_last && p.x.taps * p.y.taps > 49 && p.x.up == 1 && p.y.up == 1 && p.x.down == 1 && p.y.down == 1 &&
          p.x.dilation == 1 && p.y.dilation == 1;
 }
 
-void run(const char* op, Correlation p, const Tensor& in, Tensor& out, const Tensor& weight, const Tensor* bias) {
+void run(const char* op, Correlation p, const Tensor& in, Tensor& out) {
   if (out.numel() == 0) return;
   const ScalarType dtype = in.scalar_type();
   Tensor planes_in = in, planes_out = out;
@@ -118,8 +117,7 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out, const Ten
     planes_out = empty_image(out, p.batch, p.channels, p.y.out, p.x.out, false);
     p.channels_last = false;
   }
-  p.in = pointer(planes_in), p.out = planes_out.data_ptr();
-  p.weight = pointer(weight), p.bias = bias ? pointer(*bias) : nullptr;
+  p.in = planes_in.data_ptr(), p.out = planes_out.data_ptr();
   launch(op, out, [&](cudaStream_t stream) {
     if (p.channels_last ? launch_pixels(p, dtype, stream)
                         : launch_small(p, dtype, stream) || launch_mma(p, dtype, stream) ||
@@ -141,8 +139,10 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::option
   const auto line = [](const ConvAxis& a) {
     return depthwise::Line{a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation};
   };
-  depthwise::run("depthwise_conv2d", {p.batch, p.channels, line(p.y), line(p.x), p.channels_last, false}, p.in, p.out,
-                 p.weight, p.bias ? &*p.bias : nullptr);
+  depthwise::run(
+      "depthwise_conv2d",
+      {p.batch, p.channels, line(p.y), line(p.x), p.channels_last, false, &p.weight, p.bias ? &*p.bias : nullptr}, p.in,
+      p.out);
   return p.out;
 }
 
@@ -154,8 +154,8 @@ Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int
   const auto line = [](const ConvAxis& a) {
     return depthwise::Line{a.out, a.in, a.taps, a.stride, 1, a.dilation * (a.taps - 1) - a.pad, a.dilation};
   };
-  depthwise::run("_depthwise_conv2d_grad_input", {p.batch, p.channels, line(p.y), line(p.x), p.channels_last, true},
-                 p.out, p.in, p.weight, nullptr);
+  depthwise::run("_depthwise_conv2d_grad_input",
+                 {p.batch, p.channels, line(p.y), line(p.x), p.channels_last, true, &p.weight, nullptr}, p.out, p.in);
   return p.in;
 }
 

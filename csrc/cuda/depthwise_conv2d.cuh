@@ -25,11 +25,30 @@ struct Line {
   int64_t in, out, taps, up, down, pad, dilation;
 };
 
+// A weight or a bias: of the images' dtype, or float32 for 16-bit images, which is rounded to their dtype on reading.
+template <class T>
+struct Parameters {
+  const void* data = nullptr;  // or none
+  bool float32 = false;
+
+  Parameters() = default;
+  explicit Parameters(const Tensor* t)
+      : data(t ? t->data_ptr() : nullptr), float32(t && t->scalar_type() == ScalarType::Float) {}
+  __device__ explicit operator bool() const { return data != nullptr; }
+  __device__ acc_t<T> operator[](int64_t i) const { return widen(narrowed(i)); }
+  __device__ T narrowed(int64_t i) const {
+    if constexpr (sizeof(T) == 2)
+      if (float32) return narrow<T>(static_cast<const float*>(data)[i]);
+    return static_cast<const T*>(data)[i];
+  }
+};
+
 struct Correlation {
   int64_t batch, channels;
   Line y, x;
   bool channels_last, flipped;
-  const void *in, *weight, *bias;  // bias: null for none
+  const Tensor *weight, *bias;  // bias: null for none
+  const void* in;
   void* out;
 };
 
@@ -486,13 +505,13 @@ Tensor partial_sums(const WeightGradient& p, int64_t splits) {
   return empty_strided(p.in, {&n, 1}, {&one, 1});
 }
 
-// 8 sums a block, 32 threads each.
-template <class T>
-__global__ void __launch_bounds__(kThreads) add_splits(const acc_t<T>* partial, T* out, int64_t n, int splits) {
+// 8 sums a block, 32 threads each. O: T or float.
+template <class O, class A>
+__global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out, int64_t n, int splits) {
   constexpr int kSums = 8;
-  __shared__ acc_t<T> sums[kThreads];
+  __shared__ A sums[kThreads];
   const int64_t i = int64_t(blockIdx.x) * kSums + threadIdx.x % kSums;
-  acc_t<T> sum = 0;
+  A sum = 0;
   if (i < n)
 #pragma unroll 8
     for (int s = threadIdx.x / kSums; s < splits; s += kThreads / kSums) sum += partial[s * n + i];
@@ -501,14 +520,19 @@ __global__ void __launch_bounds__(kThreads) add_splits(const acc_t<T>* partial, 
     __syncthreads();
     if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
   }
-  if (threadIdx.x < kSums && i < n) out[i] = narrow<T>(sums[threadIdx.x]);
+  if (threadIdx.x < kSums && i < n) out[i] = narrow<O>(sums[threadIdx.x]);
 }
 
 template <class T>
 void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
   const int64_t n = p.channels * p.taps();
-  add_splits<T><<<blocks(n, 8), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()),
-                                                       static_cast<T*>(p.out.data_ptr()), n, int(splits));
+  const auto launch = [&](auto* out) {
+    add_splits<<<blocks(n, 8), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()), out, n,
+                                                      int(splits));
+  };
+  if constexpr (sizeof(T) == 2)
+    if (p.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(p.out.data_ptr()));
+  launch(static_cast<T*>(p.out.data_ptr()));
 }
 
 // Each returns false where it has no kernel for the case. channels_last for `pixels`, the others take planes.

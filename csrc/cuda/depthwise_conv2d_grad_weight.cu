@@ -417,10 +417,10 @@ void run(const WeightGradient& p, cudaStream_t stream) {
 
 Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
                                     int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
-                                    int64_t dilation_h, int64_t dilation_w) {
+                                    int64_t dilation_h, int64_t dilation_w, bool float32) {
   const char* const op = "_depthwise_conv2d_grad_weight";
   DepthwiseConv2d d = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top,
-                                                           pad_left, dilation_h, dilation_w);
+                                                           pad_left, dilation_h, dilation_w, float32);
   if (d.weight.numel() == 0) return d.weight;
   if (d.in.numel() == 0) return torch::stable::zero_(d.weight);
   const auto line = [](const ConvAxis& a) {

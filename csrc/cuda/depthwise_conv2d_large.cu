@@ -15,7 +15,8 @@ constexpr int kX = 8, kY = 7, kStep = 4, kMostThreads = 128;
 
 template <class T>
 struct LargeOf {
-  const T *in, *filter, *bias;                                     // filter: the weight, or the gradient
+  Parameters<T> weight, bias;
+  const T *in, *grad;                                              // grad: in the place of the weight
   void* out;                                                       // T, or partial sums of acc_t<T>
   int in_h, in_w, taps_h, taps_w, out_h, out_w, left, top, shift;  // shift: zeros before a row of taps
   int pitch, rows, steps, planes, images, channels, batch, images_a_split, in_lanes_log, filter_lanes_log;
@@ -31,14 +32,14 @@ inline int row_lanes(int64_t elements) {
 }
 
 // Widens `rows` rows from `first` on, columns lo to before hi, of some planes into shared memory, where planes are
-// `step` apart; zeros around them are there before. `from(plane)` is where a plane starts.
-template <class T, class From>
-__device__ void widen_rows(acc_t<T>* to, int step, int pitch, const From& from, int planes, int width, int lo, int hi,
+// `step` apart; zeros around them are there before. `from(plane, i)` is element i of a plane.
+template <class A, class From>
+__device__ void widen_rows(A* to, int step, int pitch, const From& from, int planes, int width, int lo, int hi,
                            int first, int rows, int lanes_log) {
   const int lane = threadIdx.x & ((1 << lanes_log) - 1), all = planes * rows;
   const auto element = [&](int r, int c) {
     const int plane = r / rows, row = r - plane * rows;
-    to[plane * step + row * pitch + c - lo] = widen(from(plane)[int64_t(first + row) * width + c]);
+    to[plane * step + row * pitch + c - lo] = from(plane, int64_t(first + row) * width + c);
   };
   if (hi - lo <= 1 << lanes_log) {
     if (lane < hi - lo)
@@ -88,21 +89,20 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
     // Forward has images of one channel here, the gradient channels of one image.
     const T* const in = p.in + (int64_t(n) * p.channels + channel) * p.in_h * p.in_w;
     const int64_t in_step = int64_t(kGradient ? 1 : p.channels) * p.in_h * p.in_w;
-    widen_rows<T>(
-        patch + (lo - bx + p.left), p.rows * p.pitch, p.pitch, [&](int i) { return in + i * in_step; },
+    widen_rows(
+        patch + (lo - bx + p.left), p.rows * p.pitch, p.pitch,
+        [&](int plane, int64_t i) { return widen(in[plane * in_step + i]); },
         kGradient ? planes : min(per_step, end - n), p.in_w, lo, hi, lowest, loaded, p.in_lanes_log);
     A* const to = filter + (kY - 1) * filter_pitch + p.shift;
     const int64_t filter_step = int64_t(p.taps_h) * p.taps_w;
-    const T* const source = p.filter + ((kGradient ? int64_t(n) * p.channels : 0) + channel) * filter_step;
-    if (!kGradient && p.flipped) {
-#pragma unroll 4
-      for (int k = threadIdx.x; k < p.taps_h * p.taps_w; k += blockDim.x)
-        to[k / p.taps_w * filter_pitch + k % p.taps_w] = widen(source[p.taps_h * p.taps_w - 1 - k]);
-    } else {
-      widen_rows<T>(
-          to, filter_rows * filter_pitch, filter_pitch, [&](int i) { return source + i * filter_step; }, planes,
-          p.taps_w, 0, p.taps_w, 0, p.taps_h, p.filter_lanes_log);
-    }
+    const auto filter_element = [&](int plane, int64_t i) {
+      if constexpr (kGradient)
+        return widen(p.grad[(int64_t(n) * p.channels + channel + plane) * filter_step + i]);
+      else
+        return p.weight[(channel + plane) * filter_step + (p.flipped ? filter_step - 1 - i : i)];
+    };
+    widen_rows(to, filter_rows * filter_pitch, filter_pitch, filter_element, planes, p.taps_w, 0, p.taps_w, 0, p.taps_h,
+               p.filter_lanes_log);
     __syncthreads();
     if (!busy) continue;
     for (int r = from_row; r < to_row; ++r) {
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
     }
   } else if (busy) {
     const int ox = bx + tx * kX;
-    const A bias = p.bias ? widen(p.bias[channel + plane]) : A(0);
+    const A bias = p.bias ? p.bias[channel + plane] : A(0);
     T* const out = static_cast<T*>(p.out) +
                    ((int64_t(begin + image) * p.channels + channel + plane) * p.out_h + oy) * p.out_w + ox;
 #pragma unroll
@@ -178,8 +178,8 @@ int64_t measure(LargeOf<T>& q, int64_t tiles_x, int64_t tiles_y, int64_t slices)
 template <class T>
 bool launch_forward(const Correlation& p, cudaStream_t stream) {
   LargeOf<T> q{};
-  q.in = static_cast<const T*>(p.in), q.filter = static_cast<const T*>(p.weight);
-  q.bias = static_cast<const T*>(p.bias), q.out = p.out;
+  q.weight = Parameters<T>(p.weight), q.bias = Parameters<T>(p.bias);
+  q.in = static_cast<const T*>(p.in), q.out = p.out;
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps);
   q.out_h = int(p.y.out), q.out_w = int(p.x.out), q.left = int(p.x.pad), q.top = int(p.y.pad);
   q.planes = 1, q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
@@ -208,7 +208,7 @@ bool launch_forward(const Correlation& p, cudaStream_t stream) {
 template <class T>
 bool launch_backward(const WeightGradient& p, cudaStream_t stream) {
   LargeOf<T> q{};
-  q.in = static_cast<const T*>(p.in.data_ptr()), q.filter = static_cast<const T*>(p.grad.data_ptr());
+  q.in = static_cast<const T*>(p.in.data_ptr()), q.grad = static_cast<const T*>(p.grad.data_ptr());
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.taps_h = int(p.y.out), q.taps_w = int(p.x.out);
   q.out_h = int(p.y.taps), q.out_w = int(p.x.taps), q.left = int(p.x.pad), q.top = int(p.y.pad);
   q.channels = int(p.channels), q.batch = int(p.batch);

@@ -19,7 +19,8 @@ constexpr int kWarps = 8, kBlock = kWarps * kWarp, kRows = 16, kColumns = 8;
 
 template <class T>
 struct MmaOf {
-  const T *in, *weight, *bias;
+  Parameters<T> weight, bias;
+  const T* in;
   T* out;
   int in_h, in_w, out_h, out_w, taps_h, taps_w, top, left, shift;  // left = pad + shift
   int pitch, rows, planes, channels, batch, images_a_split, stages, units_x, units_y, load_bytes, store_bytes;
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const int all_taps = p.taps_h * p.taps_w;
   for (int i = threadIdx.x; i < count * all_taps; i += blockDim.x) {
     const int plane = i / all_taps, k = i % all_taps, y = k / p.taps_w, x = k % p.taps_w;
-    const T tap = p.weight[int64_t(channel + plane) * all_taps + (p.flipped ? all_taps - 1 - k : k)];
+    const T tap = p.weight.narrowed(int64_t(channel + plane) * all_taps + (p.flipped ? all_taps - 1 - k : k));
     T* const row = taps + (plane * p.taps_h + y) * 2 * kTapPitch + x + kColumns - 1 + p.shift;
     row[0] = tap;
     row[kTapPitch - 1] = tap;
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const int patch = (plane * p.rows + uy * kRows) * p.pitch + ux * kTiles * kColumns;
   const unsigned matrices =
       unsigned(__cvta_generic_to_shared(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns));
-  const float bias = busy && p.bias ? widen(p.bias[channel + plane]) : 0.0f;
+  const float bias = busy && p.bias ? p.bias[channel + plane] : 0.0f;
   T* out = p.out + (int64_t(begin) * p.channels + channel + plane) * p.out_h * p.out_w + int64_t(oy) * p.out_w + ox;
   T* const staged = reinterpret_cast<T*>(shared + p.staged_at) + warp * kRows * p.staged_pitch;
   const int first_pair = pair - group + kColumns - 1;
@@ -218,8 +219,8 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
 template <class T, int kBlocks, int kTiles, int kTaps>
 bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
   MmaOf<T> q{};
-  q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
-  q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
+  q.weight = Parameters<T>(p.weight), q.bias = Parameters<T>(p.bias);
+  q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
   q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps), q.top = int(p.y.pad), q.left = int(p.x.pad) + shift;
   q.shift = shift, q.load_bytes = vector * int(sizeof(T)), q.channels = int(p.channels), q.batch = int(p.batch);

@@ -22,7 +22,8 @@ struct Region {
 
 template <class T>
 struct PixelsOf {
-  const T *in, *weight, *bias;
+  Parameters<T> weight, bias;
+  const T* in;
   T* out;
   int in_w, in_h, out_w, out_h, channels, left, top;  // left, top: pixels before the first
   int members, tiles, batch, images_a_split, stages, load_bytes;
@@ -52,10 +53,10 @@ __global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ Pixe
   A taps[S::kTaps][S::kLanes], bias[S::kLanes];
 #pragma unroll
   for (int v = 0; v < S::kLanes; ++v) {
-    bias[v] = busy && p.bias ? widen(p.bias[channel + v]) : A(0);
+    bias[v] = busy && p.bias ? p.bias[channel + v] : A(0);
 #pragma unroll
     for (int k = 0; k < S::kTaps; ++k)
-      taps[k][v] = busy ? widen(p.weight[int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]) : A(0);
+      taps[k][v] = busy ? p.weight[int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)] : A(0);
   }
   const PixelsPlace place{p.tile,
                           by / R::kUp * R::kDown - p.top,
@@ -137,8 +138,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   });
   PixelsOf<T> q{};
   q.tile = PixelsTile(rows(tiles_y), columns(tiles_x), pixel, vector);
-  q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
-  q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
+  q.weight = Parameters<T>(p.weight), q.bias = Parameters<T>(p.bias);
+  q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
   q.channels = int(p.channels), q.flipped = p.flipped, q.batch = int(p.batch);
   q.left = int((p.x.pad - R::kPhase) / R::kUp), q.top = int((p.y.pad - R::kPhase) / R::kUp);

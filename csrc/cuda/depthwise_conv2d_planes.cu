@@ -25,7 +25,8 @@ struct Tile {
 
 template <class T>
 struct PlanesOf {
-  const T *in, *weight, *bias;
+  Parameters<T> weight, bias;
+  const T* in;
   T* out;
   int in_w, in_h, out_w, out_h, left, top;  // left, top: pixels of the patch before the first pixel
   int pitch, rows, columns, planes, channels, batch, images_a_split, stages, patch_bytes, load_bytes, store_bytes;
@@ -54,9 +55,8 @@ __global__ void __launch_bounds__(kBlock, 4) planes(const __grid_constant__ Plan
   A taps[S::kTaps][1];
 #pragma unroll
   for (int k = 0; k < S::kTaps; ++k)
-    taps[k][0] =
-        busy ? widen(p.weight[int64_t(channel + plane) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)]) : A(0);
-  const A bias = busy && p.bias ? widen(p.bias[channel + plane]) : A(0);
+    taps[k][0] = busy ? p.weight[int64_t(channel + plane) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)] : A(0);
+  const A bias = busy && p.bias ? p.bias[channel + plane] : A(0);
 
   const PlanesPlace place(by / R::kUp * R::kDown - p.top, bx / R::kUp * R::kDown - p.left, p.rows, p.columns, p.pitch,
                           p.in_h, p.in_w, p.load_bytes / int(sizeof(T)));
@@ -185,8 +185,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.images_a_split = split.images, q.stages = split.stages;
   while (q.stages > 1 && !allow_shared(depthwise::planes<T, R>, q.stages * q.patch_bytes)) --q.stages;
 
-  q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
-  q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
+  q.weight = Parameters<T>(p.weight), q.bias = Parameters<T>(p.bias);
+  q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
   q.left = int(before(p.x) + S::kShift), q.top = int(before(p.y)),
   q.columns = int(round_up((tiles_x - 1) * S::kStep + S::kRow, 4));  // a multiple of every row_vector

@@ -20,7 +20,8 @@ constexpr int64_t kShared = 96 << 10, kMostTaps = 64;  // bytes of a block; rows
 
 template <class T>
 struct SmallOf {
-  const T *in, *weight, *bias;
+  Parameters<T> weight, bias;
+  const T* in;
   T* out;
   int in_h, in_w, out_h, out_w, taps_h, taps_w, top, left, planes, channels, batch;
   int in_pitch, out_pitch, load_bytes, store_bytes, out_at, taps_at;  // a pitch: elements from image to image
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(kBlock) small_planes(const __grid_constant__ S
     const int row = i / kTapPitch, kx = i % kTapPitch - (kWidth - 1) + p.left;
     const int plane = row / p.taps_h, k = row % p.taps_h * p.taps_w + kx;
     const bool there = unsigned(kx) < unsigned(p.taps_w);
-    taps[i] = there ? widen(p.weight[int64_t(channel + plane) * all_taps + (p.flipped ? all_taps - 1 - k : k)]) : A(0);
+    taps[i] = there ? p.weight[int64_t(channel + plane) * all_taps + (p.flipped ? all_taps - 1 - k : k)] : A(0);
   }
   wait_copies(0);
   __syncthreads();
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kBlock) small_planes(const __grid_constant__ S
     const int begin = max(0, oy - p.top), end = min(p.in_h, oy - p.top + p.taps_h);
     const T* const image = in + lane * p.in_pitch + plane * in_plane;
     const A* const tap_rows = taps + (plane * p.taps_h - oy + p.top) * kTapPitch;
-    const A bias = p.bias ? widen(p.bias[channel + plane]) : A(0);
+    const A bias = p.bias ? p.bias[channel + plane] : A(0);
     A sum[kWidth];
 #pragma unroll
     for (int x = 0; x < kWidth; ++x) sum[x] = bias;
@@ -138,8 +139,8 @@ template <class T, int kWidth>
 bool launch(const Correlation& p, cudaStream_t stream) {
   const int64_t in_plane = p.y.in * p.x.in, out_plane = p.y.out * p.x.out;
   SmallOf<T> q{};
-  q.in = static_cast<const T*>(p.in), q.weight = static_cast<const T*>(p.weight);
-  q.bias = static_cast<const T*>(p.bias), q.out = static_cast<T*>(p.out);
+  q.weight = Parameters<T>(p.weight), q.bias = Parameters<T>(p.bias);
+  q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);
   q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
   q.taps_h = int(p.y.taps), q.taps_w = int(p.x.taps), q.top = int(p.y.pad), q.left = int(p.x.pad);
   q.channels = int(p.channels), q.batch = int(p.batch), q.flipped = p.flipped;
