@@ -137,7 +137,7 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     for_host = [arg for arg in extension.extra_compile_args if arg.startswith(("-f", "-W"))]
     compile_args = [arg for arg in extension.extra_compile_args if arg.startswith(("-std", "-O", "-D"))]
     compile_args += [f"-I{include}" for include in extension.include_dirs]
-    compile_args += [*map(gencode, entries), "-Xfatbin=-compress-all", "-objtemp", f"-ccbin={cxx}"]
+    compile_args += [*map(gencode, entries), "-Xfatbin=-compress-all", "-objtemp", "--threads=2", f"-ccbin={cxx}"]
     compile_args += [f"-Xcompiler={arg}" for arg in ("-fPIC", *for_host)]
     link_args = [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
     link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]

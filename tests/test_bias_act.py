@@ -359,6 +359,8 @@ def test_opcheck(act, clamp, dtype, requires_grad, device):
     leaves = (x.clone().requires_grad_(requires_grad), b.clone().requires_grad_(requires_grad))
     torch.library.opcheck(ops.bias_act.default, (*leaves, *settings))
     torch.library.opcheck(ops.bias_act.default, (leaves[0], None, *settings))
+    if requires_grad:  # the others have no autograd
+        return
     torch.library.opcheck(ops._bias_act.default, (x, b, *settings))
     for sources in ((x, b, None), (None, None, x)):
         for sum in (False, True):

@@ -253,7 +253,8 @@ def test_opcheck(dtype, requires_grad, device):
             (f[0], (1, 2, 3, 1) * 2),
         ):
             torch.library.opcheck(torch.ops.customops.upfirdn2d.default, (x, filter_, *numbers, False, 1.5))
-            torch.library.opcheck(torch.ops.customops._upfirdn2d.default, (x.detach(), filter_, *numbers, True, 1.0))
+            if not requires_grad:
+                torch.library.opcheck(torch.ops.customops._upfirdn2d.default, (x, filter_, *numbers, True, 1.0))
 
 
 @pytest.mark.compiled
