@@ -2,6 +2,9 @@
 // that graph; torch has them for its own operators. One of these, aten::convolution_overrideable, is its hook for
 // convolutions of other backends, which CPU and CUDA leave empty: here it is filled with our ops, for both at once,
 // through the dispatcher. customops/depthwise_conv2d.py says when it goes this way.
+//
+// The hook is one for the process: if another package fills it too, torch warns, and the later one gets all calls.
+// Of an exception's text nothing comes through the dispatcher's C interface; the caller in Python knows how to get it.
 #include <torch/csrc/stable/library.h>
 
 #include <array>
@@ -26,6 +29,13 @@ auto call(const char* op, const char* overload, const Args&... args) {
 
 Tensor tensor(StableIValue value) { return torch::stable::detail::to<Tensor>(value); }
 
+// Of forward-mode differentiation, whose only level is 0.
+bool has_tangent(const Tensor& t) {
+  const auto stack = call("aten::_unpack_dual", "", t, int64_t(0));
+  const Tensor primal = tensor(stack[0]), tangent = tensor(stack[1]);
+  return tangent.defined();
+}
+
 void check(const Tensor& x, const Pair& stride, const Pair& padding, const Pair& dilation, bool transposed,
            int64_t groups) {
   if (x.dim() != 4 || transposed || groups != x.size(1) || stride.size() != 2 || padding.size() != 2 ||
@@ -44,7 +54,7 @@ Tensor forward(const Tensor& x, const Tensor& weight, const std::optional<Tensor
 Gradients backward(const Tensor& grad, const Tensor& x, const Tensor& weight, Pair stride, Pair padding, Pair dilation,
                    bool transposed, Pair, int64_t groups, std::vector<bool> needed) {
   check(x, stride, padding, dilation, transposed, groups);
-  if (aoti_torch_grad_mode_is_enabled()) {  // made of ops that can be derived again
+  if (aoti_torch_grad_mode_is_enabled() || has_tangent(grad)) {  // made of ops that can be derived again
     const auto stack = call("customops::_depthwise_conv2d_backward", "", grad, x, weight, stride, padding, dilation,
                             bool(needed[0]), bool(needed[1]), bool(needed[2]));
     return {tensor(stack[0]), tensor(stack[1]), tensor(stack[2])};

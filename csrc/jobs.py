@@ -6,7 +6,7 @@ In a container, os.cpu_count() and /proc/meminfo show the host; a build that bel
 import os
 from pathlib import Path
 
-GIGABYTES_A_JOB = 3  # nvcc compiles for two architectures at once, which takes up to 1.2 each
+GIGABYTES_A_JOB = 2  # a compiler of CUDA sources takes up to 1.2; nvcc's two of them at once were seen to take 0.4 each
 
 
 def limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 # on every call. We look for the transforms ourselves and have no defaults, which takes a differentiable call on a
 # 4-element tensor from 6.2 to 4.5 us. Where a torch release lacks this name, Function.apply does the work.
 _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", None)
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 
 
 def forward_mode() -> bool:
@@ -26,7 +27,8 @@ def only_autograd(*tensors: torch.Tensor) -> bool:
         or _functorch_active is None
         or _functorch_active()
         or forward_mode()
-        or torch._C._len_torch_dispatch_stack()
+        or _dispatch_modes is None
+        or _dispatch_modes()
     ) and all([type(t) is torch.Tensor or type(t) is torch.nn.Parameter for t in tensors])
 
 

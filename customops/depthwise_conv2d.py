@@ -56,21 +56,29 @@ def depthwise_conv2d(
     x, weight, bias = lower(x, weight, bias)
     strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
     sides = top, bottom, left, right = _sides(padding, weight, strides, dilations)
-    if top == bottom and left == right and _can_hook(x, weight):
-        return _hook(x, weight, bias, strides, (top, left), dilations, False, (0, 0), x.shape[1])
+    if top == bottom and left == right and _can_hook(x, weight, bias):
+        try:
+            return _hook(x, weight, bias, strides, (top, left), dilations, False, (0, 0), x.shape[1])
+        except RuntimeError:  # its text is lost on the way through torch's C interface
+            _plain(x, weight, bias, *strides, *sides, *dilations)
+            raise
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     if (needed and torch.is_grad_enabled()) or forward_mode():
         return _conv(x, weight, bias, *strides, *sides, *dilations)
     return _plain(x, weight, bias, *strides, *sides, *dilations)
 
 
-def _can_hook(x, weight):
+def _can_hook(x, weight, bias):
     """Whether a call may go through torch's hook, whose backward needs no Python.
 
-    Its nodes in the autograd graph keep ``x`` and ``weight``, whichever gradient is needed: for training only.
+    Its nodes in the autograd graph keep ``x`` and ``weight``, whichever gradient is needed, so it is for training only; and
+    its backward doesn't see the bias.
     """
-    trains = torch.is_grad_enabled() and x.requires_grad and weight.requires_grad
-    return trains and x.dim() == 4 and plain(x) and plain(weight) and only_autograd(x, weight)
+    if not (torch.is_grad_enabled() and x.requires_grad and weight.requires_grad and x.dim() == 4):
+        return False
+    if bias is not None and not (bias.dtype == weight.dtype and plain(bias) and only_autograd(bias)):
+        return False
+    return plain(x) and plain(weight) and only_autograd(x, weight)
 
 
 def _pair(name, value):

@@ -6,7 +6,9 @@ import sys
 import pytest
 import torch
 from common import COMPILE_BACKENDS, DTYPES, SAME_SHAPE, compiled_in_one_graph, make
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -417,15 +419,16 @@ class Record(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("all_require", [False, True])  # True: through torch's hook
 @pytest.mark.parametrize("needed", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])
-def test_only_what_is_needed_is_computed(needed, all_require, device):
+def test_only_what_is_needed_is_computed(needed, all_require, create_graph, device):
     inputs = [t.to(device) for t in (torch.randn(1, 2, 5, 5), torch.randn(2, 1, 3, 3), torch.randn(2))]
     for index, input_ in enumerate(inputs):
         input_.requires_grad_(all_require or index in needed)
     out = depthwise_conv2d(*inputs)
     with Record() as record:
-        torch.autograd.grad(out, [inputs[i] for i in needed], torch.ones_like(out), create_graph=True)
+        torch.autograd.grad(out, [inputs[i] for i in needed], torch.ones_like(out), create_graph=create_graph)
     expected = {0: "customops::_depthwise_conv2d_grad_input", 1: "customops::_depthwise_conv2d_grad_weight"}
     for index, name in expected.items():
         assert (name in record.names) == (index in needed)
@@ -541,23 +544,67 @@ def test_torchs_hook_computes_the_same(stride, padding, dilation, dtype, memory_
                 assert ours.requires_grad == theirs.requires_grad
 
 
-def test_where_torchs_hook_is_not_taken(device):
-    x, weight = randn(1, 3, 6, 6, device=device), randn(3, 1, 4, 4, device=device)
-    trained = x.requires_grad_(), weight.requires_grad_()
-    assert type(depthwise_conv2d(*trained).grad_fn).__name__ == HOOK
-    outputs = [
-        depthwise_conv2d(x, weight.detach()),  # torch's node would keep x for nothing
-        depthwise_conv2d(*trained, padding="same"),  # one zero more after the image than before it
-    ]
-    assert all(y.requires_grad and type(y.grad_fn).__name__ != HOOK for y in outputs)
-    with torch.no_grad():
-        assert depthwise_conv2d(*trained).grad_fn is None
+def test_where_torchs_hook_is_not_taken(device, monkeypatch):
+    x, weight = randn(1, 3, 6, 6, device=device).requires_grad_(), randn(3, 1, 4, 4, device=device).requires_grad_()
+    expected = depthwise_conv2d(x, weight)
+    assert type(expected.grad_fn).__name__ == HOOK
+
+    class Called(Exception):
+        pass
+
+    def hook(*args):
+        raise Called
+
+    monkeypatch.setattr(sys.modules["customops.depthwise_conv2d"], "_hook", hook)
+    with pytest.raises(Called):
+        depthwise_conv2d(x, weight)
+    depthwise_conv2d(x, weight.detach())  # torch's node would keep x for nothing
+    depthwise_conv2d(x, weight, padding="same")  # one zero more after the image than before it
+    depthwise_conv2d(x.to("meta"), weight.to("meta"))
 
     class Tagged(torch.Tensor):
         pass
 
-    tagged = x.detach().as_subclass(Tagged).requires_grad_()
-    assert type(depthwise_conv2d(tagged, weight)) is Tagged
+    bias = torch.zeros(3, device=device)
+    for arguments in (
+        (x.as_subclass(Tagged), weight),
+        (x, weight.as_subclass(Tagged)),
+        (x, weight, bias.as_subclass(Tagged)),
+    ):
+        assert torch.equal(depthwise_conv2d(*arguments), expected)
+    with torch.no_grad():
+        assert torch.equal(depthwise_conv2d(x, weight), expected)
+    with Record():
+        assert torch.equal(depthwise_conv2d(x, weight), expected)
+    with dual_level():
+        tangent = unpack_dual(depthwise_conv2d(make_dual(x, x.detach()), weight)).tangent
+        torch.testing.assert_close(tangent, expected)
+    torch.testing.assert_close(torch.func.vmap(lambda x: depthwise_conv2d(x, weight))(x[None]), expected[None])
+
+
+def test_a_tangent_comes_through_the_backward_of_torchs_hook(device):
+    """The gradients are linear in the output's gradient, so that its tangent gives their tangents."""
+    x, weight = randn(1, 3, 6, 6, device=device).requires_grad_(), randn(3, 1, 3, 3, device=device).requires_grad_()
+    y = depthwise_conv2d(x, weight)
+    assert type(y.grad_fn).__name__ == HOOK
+    grad, tangent = torch.randn_like(y), torch.randn_like(y)
+    expected = torch.autograd.grad(y, (x, weight), tangent, retain_graph=True)
+    with dual_level():
+        duals = torch.autograd.grad(y, (x, weight), make_dual(grad, tangent))
+        for dual, theirs in zip(duals, expected, strict=True):
+            assert torch.equal(unpack_dual(dual).tangent, theirs)
+
+
+def test_a_traced_backward_of_torchs_hook_computes_nothing(device):
+    """It calls our ops, which have fake kernels: compiled autograd traces a backward whose forward was eager."""
+    x, weight, bias = (randn(*shape, device=device).requires_grad_() for shape in ((2, 8, 6, 6), (8, 1, 3, 3), (8,)))
+    y = depthwise_conv2d(x, weight, bias)
+    assert type(y.grad_fn).__name__ == HOOK
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        gradients = torch.autograd.grad(y, (x, weight, bias), torch.empty(y.shape, device=device))
+    for gradient, input_ in zip(gradients, (x, weight, bias), strict=True):
+        assert isinstance(gradient, FakeTensor)
+        assert gradient.shape == input_.shape
 
 
 def test_torchs_hook_takes_depthwise_convolutions_only(device):
@@ -595,10 +642,14 @@ def test_float32_parameters_beside_16_bit_images(shape, kernel, stride, dilation
     inputs, rounded = (x, weight, bias), [t.detach().to(dtype).requires_grad_() for t in (x, weight, bias)]
     y, expected = (depthwise_conv2d(*three, stride, padding, dilation) for three in (inputs, rounded))
     assert torch.equal(y, expected)
-    mixed = depthwise_conv2d(x, rounded[1], bias, stride, padding, dilation)
-    assert torch.equal(mixed, expected)
     grad = image(y.shape, dtype, device, memory_format, seed=3)
-    gradients, rounded_gradients = torch.autograd.grad(y, inputs, grad), torch.autograd.grad(expected, rounded, grad)
+    gradients = torch.autograd.grad(y, inputs, grad, retain_graph=True)
+    rounded_gradients = torch.autograd.grad(expected, rounded, grad)
+    for mixed in ((x, rounded[1], bias), (x, weight, rounded[2])):
+        z = depthwise_conv2d(*mixed, stride, padding, dilation)
+        assert torch.equal(z, expected)
+        for k, got in enumerate(torch.autograd.grad(z, mixed, grad)):
+            assert torch.equal(got, (gradients if mixed[k] is inputs[k] else rounded_gradients)[k])
     assert [g.dtype for g in gradients] == [dtype, torch.float32, torch.float32]
     for ours, theirs in zip(gradients[:2], rounded_gradients[:2], strict=True):
         assert torch.equal(ours.to(dtype), theirs)
@@ -631,8 +682,12 @@ def test_derivatives_of_float32_parameters_beside_16_bit_images(dtype, device):
     values = [t.detach() for t in inputs]
     y, tangent = torch.func.jvp(op, tuple(values), tuple(tangents))
     assert y.dtype == tangent.dtype == dtype
-    expected = op(tangents[0], values[1], None) + op(values[0], tangents[1], tangents[2])
-    torch.testing.assert_close(tangent, expected, rtol=4 * torch.finfo(dtype).eps, atol=1e-2)
+    exact = torch.func.jvp(
+        lambda x, w, b: reference(x, w, b, 1, 1),
+        tuple(t.detach() for t in doubles),
+        tuple(map(torch.ones_like, doubles)),
+    )[1]
+    assert float((tangent.double().cpu() - exact).norm() / exact.norm()) < 4 * torch.finfo(dtype).eps
 
 
 def test_forward_mode_and_functorch(device):
@@ -662,6 +717,7 @@ def test_forward_mode_and_functorch(device):
 ONES, WEIGHT = torch.ones(2, 3, 4, 5), torch.ones(3, 1, 3, 3)
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("meta", [False, True])
 @pytest.mark.parametrize(
     ("x", "weight", "arguments", "message"),
@@ -689,11 +745,13 @@ ONES, WEIGHT = torch.ones(2, 3, 4, 5), torch.ones(3, 1, 3, 3)
         (ONES, WEIGHT, (None, 1, (1, 0), (1, 3)), r"along x, got 5 \+ padding 0 \+ 0 = 5 pixels for a kernel that spans 7"),
     ],
 )  # fmt: skip
-def test_bad_input(x, weight, arguments, message, meta, device):
+def test_bad_input(x, weight, arguments, message, requires_grad, meta, device):
     where = "meta" if meta else device
-    arguments = [a.to(where) if isinstance(a, torch.Tensor) else a for a in arguments]
+    x, weight, *arguments = [a.to(where) if isinstance(a, torch.Tensor) else a for a in (x, weight, *arguments)]
+    if requires_grad and x.is_floating_point():
+        x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
     with pytest.raises(RuntimeError, match="depthwise_conv2d: .*" + message):
-        depthwise_conv2d(x.to(where), weight.to(where), *arguments)
+        depthwise_conv2d(x, weight, *arguments)
 
 
 @pytest.mark.parametrize("meta", [False, True])

@@ -9,7 +9,6 @@
 #include "depthwise_conv2d_rows.h"
 
 namespace customops::cpu {
-
 namespace {
 
 constexpr int kRegisters = 8;  // sums at a time: enough to hide the latency of a multiply-add

@@ -15,7 +15,6 @@
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda {
-
 namespace depthwise {
 namespace {
 

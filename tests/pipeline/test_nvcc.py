@@ -160,7 +160,7 @@ def test_limits_of_the_cgroup(jobs, tmp_path, own, files, expected):
 
 
 @pytest.mark.parametrize(
-    ("limits", "cpus", "expected"), [((1.5, 64e9), 8, 1), ((8, 7e9), 8, 2), ((64, 64e9), 2, 2), ((1, 1e9), 8, 1)]
+    ("limits", "cpus", "expected"), [((1.5, 64e9), 8, 1), ((8, 5e9), 8, 2), ((64, 64e9), 2, 2), ((1, 1e9), 8, 1)]
 )
 def test_jobs_follow_the_tightest_limit(jobs, monkeypatch, limits, cpus, expected):
     monkeypatch.setattr(jobs, "limits", lambda: limits)
