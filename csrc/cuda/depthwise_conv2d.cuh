@@ -37,9 +37,16 @@ struct Parameters {
   __device__ explicit operator bool() const { return data != nullptr; }
   __device__ acc_t<T> operator[](int64_t i) const { return widen(narrowed(i)); }
   __device__ T narrowed(int64_t i) const {
+    T value;
+    visit([&](const auto& element) { value = element(i); });
+    return value;
+  }
+  // f(element) with the function element(i): for many elements at once, whose loads then don't wait for each other.
+  template <class F>
+  __device__ void visit(const F& f) const {
     if constexpr (sizeof(T) == 2)
-      if (float32) return narrow<T>(static_cast<const float*>(data)[i]);
-    return static_cast<const T*>(data)[i];
+      if (float32) return f([&](int64_t i) { return narrow<T>(static_cast<const float*>(data)[i]); });
+    f([&](int64_t i) { return static_cast<const T*>(data)[i]; });
   }
 };
 

@@ -238,7 +238,8 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
     q.staged_pitch = q.whole_rows ? q.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
     q.pitch = ((q.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
     q.rows = q.units_y * kRows + q.taps_h - 1;
-    q.patch_elements = q.planes * q.rows * q.pitch;
+    q.patch_elements =
+        q.planes * q.rows * q.pitch + kColumns;  // matrices are read in pairs, the last beyond the last row
     q.staged_at = int(q.stages * q.patch_elements * sizeof(T));
     q.taps_at =
         q.staged_at + int(round_up(q.planes * q.units_x * q.units_y * kRows * q.staged_pitch * sizeof(T), kAccess));

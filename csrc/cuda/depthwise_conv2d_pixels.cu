@@ -52,12 +52,14 @@ __global__ void __launch_bounds__(kBlock, 2) pixels(const __grid_constant__ Pixe
   const bool busy = int(member) < p.members && channel < p.channels;
   A taps[S::kTaps][S::kLanes], bias[S::kLanes];
 #pragma unroll
-  for (int v = 0; v < S::kLanes; ++v) {
-    bias[v] = busy && p.bias ? p.bias[channel + v] : A(0);
+  for (int v = 0; v < S::kLanes; ++v) bias[v] = busy && p.bias ? p.bias[channel + v] : A(0);
+  p.weight.visit([&](const auto& element) {
 #pragma unroll
-    for (int k = 0; k < S::kTaps; ++k)
-      taps[k][v] = busy ? p.weight[int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k)] : A(0);
-  }
+    for (int v = 0; v < S::kLanes; ++v)
+#pragma unroll
+      for (int k = 0; k < S::kTaps; ++k)
+        taps[k][v] = busy ? widen(element(int64_t(channel + v) * S::kTaps + (p.flipped ? S::kTaps - 1 - k : k))) : A(0);
+  });
   const PixelsPlace place{p.tile,
                           by / R::kUp * R::kDown - p.top,
                           bx / R::kUp * R::kDown - p.left,
