@@ -32,7 +32,7 @@ Tensor tensor(StableIValue value) { return torch::stable::detail::to<Tensor>(val
 // Of forward-mode differentiation, whose only level is 0.
 bool has_tangent(const Tensor& t) {
   const auto stack = call("aten::_unpack_dual", "", t, int64_t(0));
-  const Tensor primal = tensor(stack[0]), tangent = tensor(stack[1]);
+  const Tensor primal = tensor(stack[0]), tangent = tensor(stack[1]);  // takes both, to free them
   return tangent.defined();
 }
 
