@@ -253,6 +253,22 @@ def test_layouts(layout, dtype, device):
             assert_all(x, weight, bias, stride, 1)
 
 
+@memory_formats
+def test_tensors_at_any_address(memory_format, device):
+    """As views of one flat buffer are, which optimizers and sharded models make of their parameters."""
+
+    def unaligned(t):
+        shifted = torch.empty(t.numel() + 1, dtype=t.dtype, device=device)[1:]
+        return torch.as_strided(shifted, t.shape, t.stride(), shifted.storage_offset()).copy_(t)
+
+    for dtype in (torch.float32, torch.bfloat16):
+        x = image((2, 8, 9, 11), dtype, device, memory_format)
+        weight = randn(8, 1, 3, 3, dtype=dtype, device=device, seed=1)
+        for stride in (1, 2):
+            assert_all(x, unaligned(weight), unaligned(weight[:, 0, 0, 0].clone()), stride, 1)
+            assert_all(unaligned(x), weight, None, stride, 1)
+
+
 def test_one_pixel_keeps_its_memory_format(device):
     weight = torch.randn(5, 1, 3, 3, device=device)
     x = torch.randn(2, 5, 1, 1, device=device)

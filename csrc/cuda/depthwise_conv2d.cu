@@ -5,7 +5,8 @@
 //   depthwise_conv2d_small.cu   contiguous, up to 8 pixels wide, stride 1, any width of taps;
 //   depthwise_conv2d_mma.cu     contiguous, 16-bit, stride 1, all taps but 3x3: tensor cores, from sm_80 on;
 //   depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2;
-//   depthwise_conv2d_pixels.cu  channels_last, the same;
+//   depthwise_conv2d_direct.cu  channels_last, 3x3, stride 2;
+//   depthwise_conv2d_pixels.cu  channels_last, 3x3, 5x5, 7x7, stride 1, 5x5 also stride 2;
 //   depthwise_conv2d_large.cu   contiguous, stride 1, any taps;
 //   general, below              everything else, an output a thread.
 #include <torch/csrc/stable/library.h>
@@ -100,17 +101,17 @@ void launch_general(const Correlation& p, ScalarType dtype, cudaStream_t stream)
   });
 }
 
-// Large kernels on channels_last images: bound by multiply-adds, so that two transpositions are cheap beside them.
-bool worth_transposing(const Correlation& p) {
-  return p.channels_last && p.x.taps * p.y.taps > 49 && p.x.up == 1 && p.y.up == 1 && p.x.down == 1 && p.y.down == 1 &&
-         p.x.dilation == 1 && p.y.dilation == 1;
-}
-
 void run(const char* op, Correlation p, const Tensor& in, Tensor& out) {
   if (out.numel() == 0) return;
   const ScalarType dtype = in.scalar_type();
   Tensor planes_in = in, planes_out = out;
-  const bool transposing = worth_transposing(p) && dtype != ScalarType::Double;
+  Tensor weight = *p.weight;
+  if (p.channels_last && reinterpret_cast<uintptr_t>(weight.data_ptr()) % kAccess != 0) {  // part of a larger tensor
+    weight = new_like(*p.weight);
+    copy_strided(op, *p.weight, weight);
+    p.weight = &weight;
+  }
+  const bool transposing = p.channels_last && worth_transposing(p.y, p.x, p.channels) && dtype != ScalarType::Double;
   if (transposing) {
     planes_in = in_planes(op, in);
     planes_out = empty_image(out, p.batch, p.channels, p.y.out, p.x.out, false);
@@ -118,7 +119,7 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out) {
   }
   p.in = planes_in.data_ptr(), p.out = planes_out.data_ptr();
   launch(op, out, [&](cudaStream_t stream) {
-    if (p.channels_last ? launch_pixels(p, dtype, stream)
+    if (p.channels_last ? launch_direct(p, dtype, stream) || launch_pixels(p, dtype, stream)
                         : launch_small(p, dtype, stream) || launch_mma(p, dtype, stream) ||
                               launch_planes(p, dtype, stream) || launch_large(p, dtype, stream))
       return;

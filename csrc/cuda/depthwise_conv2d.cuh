@@ -68,6 +68,16 @@ inline bool stride_1(const Line& a) { return a.up == 1 && a.down == 1 && a.dilat
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
+// Whether a sum over channels_last images is computed in planes. Large kernels are bound by multiply-adds, so that
+// transpositions are cheap beside them; and a thread of the kernels for 3x3 and 5x5 taps takes 4 or 2 channels, beside
+// which what takes any number of them is slow (3 to 7 times at 58 channels on an H200).
+inline bool worth_transposing(const Line& y, const Line& x, int64_t channels) {
+  const auto strided = [](const Line& a) { return a.up * a.down == 2 && a.dilation == 1 && small(a); };
+  if (stride_1(y) && stride_1(x) && y.taps * x.taps > 49) return true;
+  if (!(stride_1(y) && stride_1(x)) && !(strided(y) && strided(x))) return false;
+  return y.taps == x.taps && ((x.taps == 3 && channels % 4 != 0) || (x.taps == 5 && channels % 2 != 0));
+}
+
 // How `taps` taps lie over outputs from a multiple of up on, where pad = (taps - 1) / 2 modulo up. All is constant, and
 // so is which tap meets which pixel.
 template <int up, int down, int taps>
@@ -434,9 +444,9 @@ inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_b
   return {int(images), int(std::min(stages, images))};
 }
 
-inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block, double start = 40e3) {
+inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block) {
   const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
-  return split_batch(p.batch, block, bytes, gpu(), start);
+  return split_batch(p.batch, block, bytes, gpu(), 40e3);
 }
 
 // All threads of the block; bytes is a multiple of 16.
@@ -542,10 +552,11 @@ void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t s
   launch(static_cast<T*>(p.out.data_ptr()));
 }
 
-// Each returns false where it has no kernel for the case. channels_last for `pixels`, the others take planes.
+// Each returns false where it has no kernel for the case. `direct` and `pixels` take channels_last, the others planes.
 bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_small_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream);
+bool launch_direct(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream);

@@ -427,9 +427,7 @@ Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t
     return depthwise::Line{a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation};
   };
   depthwise::WeightGradient p{d.batch, d.channels, line(d.y), line(d.x), d.channels_last, d.in, d.out, d.weight};
-  // Large kernels are bound by multiply-adds, so that transpositions are cheap beside them.
-  const auto unit = [](const depthwise::Line& a) { return a.down == 1 && a.dilation == 1; };
-  if (p.channels_last && p.taps() > 49 && unit(p.x) && unit(p.y) && x.scalar_type() != ScalarType::Double)
+  if (p.channels_last && depthwise::worth_transposing(p.y, p.x, p.channels) && x.scalar_type() != ScalarType::Double)
     p.in = depthwise::in_planes(op, p.in), p.grad = depthwise::in_planes(op, p.grad), p.channels_last = false;
   launch(op, x, [&](cudaStream_t stream) {
     dispatch(x.scalar_type(), [&](auto zero) { depthwise::run<decltype(zero)>(p, stream); });

@@ -1,8 +1,8 @@
-// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps. A block brings a tile
-// of the image, channel_chunk deep, into shared memory, with zeros around the image, and goes through the batch:
-// the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring channels, and keep their
-// taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking down the rows of its
-// window.
+// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps, 5x5 also at stride 2. A
+// block brings a tile of the image, channel_chunk deep, into shared memory, with zeros around the image, and goes
+// through the batch: the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring
+// channels, and keep their taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking
+// down the rows of its window.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
@@ -15,7 +15,7 @@ template <class R>
 struct Region {
   static constexpr int kLanes = R::kTaps == 3 ? 4 : (R::kTaps == 5 ? 2 : 1);  // channels of a thread
   static constexpr int kX = R::kTaps == 7 ? 4 : 2;
-  static constexpr int kY = R::kTaps == 3 && R::kDown == 2 ? 2 : (R::kUp == 2 || R::kTaps == 3 ? 4 : 7);
+  static constexpr int kY = R::kUp == 2 || R::kTaps == 3 ? 4 : 7;
   static constexpr int kTaps = R::kTaps * R::kTaps;
   static constexpr int kStepX = kX * R::kDown / R::kUp, kStepY = kY * R::kDown / R::kUp;  // pixels to the next thread
 };
@@ -151,11 +151,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   if (blocks_x * blocks_y > kMost / chunks) return false;
   const int64_t stage = round_up(q.tile.elements(), kAccess) * int64_t(sizeof(T));
   const int64_t threads = round_up(q.members * chunk, kWarp);
-  double start = 40e3;  // less where memory is the bound: what other blocks read and write hides a block's start
-  if (R::kTaps == 3 && R::kUp == 2) start = 1e3;
-  if (R::kTaps == 3 && R::kDown == 2 && sizeof(T) == 4) start = 300;
   const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, q.load_bytes == 16};
-  const Split split = split_batch(p, sizeof(T), needs, start);
+  const Split split = split_batch(p, sizeof(T), needs);
   q.images_a_split = split.images, q.stages = split.stages;
   while (q.stages > 1 && !allow_shared(pixels<T, R>, q.stages * stage)) --q.stages;
   if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;
@@ -172,7 +169,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
     return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
   };
   if (is(1, 1)) return launch<T, Reach<1, 1, taps>>(p, stream);
-  if constexpr (taps < 7) {
+  if constexpr (taps == 5) {
     if (is(1, 2)) return launch<T, Reach<1, 2, taps>>(p, stream);
     if (is(2, 1)) return launch<T, Reach<2, 1, taps>>(p, stream);
   }
