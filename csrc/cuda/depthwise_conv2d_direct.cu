@@ -8,8 +8,7 @@ namespace customops::cuda::depthwise {
 namespace {
 
 constexpr int kBlock = 128, kLanes = 4;  // threads; channels of each
-
-constexpr int kBlocks = 4;  // that a multiprocessor's registers have to do for
+constexpr int kBlocks = 4;               // that a multiprocessor's registers have to do for
 
 // A thread's kX by kY outputs, and the rows that it reads ahead: the fastest on an H200 of those that need no local
 // memory.
@@ -124,7 +123,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   if ((p.x.pad - R::kPhase) % R::kUp != 0 || (p.y.pad - R::kPhase) % R::kUp != 0) return false;
   const int64_t vectors = p.channels / kLanes, tiles_x = ceil_div(p.x.out, S::kX), tiles_y = ceil_div(p.y.out, S::kY);
   if (p.channels % kLanes != 0 || misaligned(p.in, sizeof(Access<T>)) || misaligned(p.out, sizeof(Access<T>)) ||
-      misaligned(p.weight->data_ptr(), sizeof(Access<W>)) || p.channels >= kMost / 9 ||
+      misaligned(p.weight->data_ptr(), sizeof(Access<W>)) || p.channels >= kMost / (R::kTaps * R::kTaps) ||
       reach(p.y) * reach(p.x) > kMost / p.channels || p.batch > kMost / (vectors * tiles_x * tiles_y))
     return false;
   DirectOf<T, W> q{};
