@@ -254,19 +254,48 @@ def test_layouts(layout, dtype, device):
 
 
 @memory_formats
-def test_tensors_at_any_address(memory_format, device):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_at_any_address(dtype, memory_format, device):
     """As views of one flat buffer are, which optimizers and sharded models make of their parameters."""
 
     def unaligned(t):
         shifted = torch.empty(t.numel() + 1, dtype=t.dtype, device=device)[1:]
         return torch.as_strided(shifted, t.shape, t.stride(), shifted.storage_offset()).copy_(t)
 
-    for dtype in (torch.float32, torch.bfloat16):
-        x = image((2, 8, 9, 11), dtype, device, memory_format)
-        weight = randn(8, 1, 3, 3, dtype=dtype, device=device, seed=1)
-        for stride in (1, 2):
-            assert_all(x, unaligned(weight), unaligned(weight[:, 0, 0, 0].clone()), stride, 1)
-            assert_all(unaligned(x), weight, None, stride, 1)
+    x, weight = (
+        image((2, 8, 9, 11), dtype, device, memory_format),
+        randn(8, 1, 3, 3, dtype=dtype, device=device, seed=1),
+    )
+    for stride in (1, 2):
+        y = assert_all(x, unaligned(weight), unaligned(weight[:, 0, 0, 0].clone()), stride, 1)
+        assert_all(unaligned(x), weight, None, stride, 1)
+        inputs = [t.detach().requires_grad_() for t in (x, weight)]
+        grads = [
+            torch.autograd.grad(depthwise_conv2d(*inputs, None, stride, 1), inputs, grad)
+            for grad in (y.detach(), unaligned(y.detach()))
+        ]
+        torch.testing.assert_close(*grads)
+
+
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("channels", [8, 58])
+@pytest.mark.parametrize("padding", [(0, 0), (0, 1), (1, 3), (5, 2), (13, 17)])
+def test_paddings_at_stride_2(padding, channels, dtype, memory_format, device):
+    for size in ((9, 14), (12, 7)):
+        x = image((2, channels, *size), dtype, device, memory_format)
+        for kernel in (3, 5):
+            weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)
+            assert_all(x, weight, None, 2, padding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("stride", "padding"), [(1, 1), (2, 1), (2, 0)])
+@pytest.mark.parametrize(("channels", "kernel"), [(58, 3), (129, 5)])
+def test_many_pixels_of_channels_that_no_thread_shares_evenly(channels, kernel, stride, padding, dtype, device):
+    x = image((4, channels, 57, 66), dtype, device, torch.channels_last)
+    weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)
+    assert_all(x, weight, None, stride, padding + kernel // 2 - 1)
 
 
 def test_one_pixel_keeps_its_memory_format(device):

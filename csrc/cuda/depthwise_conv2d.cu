@@ -1,6 +1,6 @@
 // depthwise_conv2d: each channel of an image convolved with taps of its own; forward and grad_input. Reads x or grad
 // once, but for the edges of tiles, and writes the output once. Bound by memory up to 5x5 taps, by multiply-adds
-// beyond.
+// beyond. Some channels_last images are copied into planes and back (worth_transposing).
 //
 //   depthwise_conv2d_small.cu   contiguous, up to 8 pixels wide, stride 1, any width of taps;
 //   depthwise_conv2d_mma.cu     contiguous, 16-bit, stride 1, all taps but 3x3: tensor cores, from sm_80 on;
@@ -105,13 +105,8 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out) {
   if (out.numel() == 0) return;
   const ScalarType dtype = in.scalar_type();
   Tensor planes_in = in, planes_out = out;
-  Tensor weight = *p.weight;
-  if (p.channels_last && reinterpret_cast<uintptr_t>(weight.data_ptr()) % kAccess != 0) {  // part of a larger tensor
-    weight = new_like(*p.weight);
-    copy_strided(op, *p.weight, weight);
-    p.weight = &weight;
-  }
-  const bool transposing = p.channels_last && worth_transposing(p.y, p.x, p.channels) && dtype != ScalarType::Double;
+  const bool transposing =
+      p.channels_last && worth_transposing(p.y, p.x, p.batch, p.channels) && dtype != ScalarType::Double;
   if (transposing) {
     planes_in = in_planes(op, in);
     planes_out = empty_image(out, p.batch, p.channels, p.y.out, p.x.out, false);

@@ -7,8 +7,8 @@
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kBlock = 128, kLanes = 4;  // threads; channels of each
-constexpr int kBlocks = 4;               // that a multiprocessor's registers have to do for
+constexpr int kBlock = 128, kBlocksAtOnce = 4;  // threads; blocks that a multiprocessor has registers for
+constexpr int kLanes = channel_lanes(3);
 
 // A thread's kX by kY outputs, and the rows that it reads ahead: the fastest on an H200 of those that need no local
 // memory.
@@ -41,10 +41,10 @@ __device__ T part(const Access<T>& access, int i) {
 
 // W: the weight's type, T or float.
 template <class T, class W, class R>
-__global__ void __launch_bounds__(kBlock, kBlocks) direct(const __grid_constant__ DirectOf<T, W> p) {
+__global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_constant__ DirectOf<T, W> p) {
   using S = Region<T, R>;
   using A = acc_t<T>;
-  constexpr bool kFlipped = R::kUp == 2;
+  constexpr bool kFlipped = R::kUp == 2;  // only grad_input has up, and it flips the taps
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
   const int channel = int(p.vectors.split(rest)) * kLanes, ox = int(p.tiles_x.split(rest)) * S::kX;
@@ -119,15 +119,19 @@ template <class T, class W, class R>
 bool launch(const Correlation& p, cudaStream_t stream) {
   using S = Region<T, R>;
   const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
-  const auto reach = [](const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; };
+  const auto extent = [](const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; };
   if ((p.x.pad - R::kPhase) % R::kUp != 0 || (p.y.pad - R::kPhase) % R::kUp != 0) return false;
   const int64_t vectors = p.channels / kLanes, tiles_x = ceil_div(p.x.out, S::kX), tiles_y = ceil_div(p.y.out, S::kY);
-  if (p.channels % kLanes != 0 || misaligned(p.in, sizeof(Access<T>)) || misaligned(p.out, sizeof(Access<T>)) ||
-      misaligned(p.weight->data_ptr(), sizeof(Access<W>)) || p.channels >= kMost / (R::kTaps * R::kTaps) ||
-      reach(p.y) * reach(p.x) > kMost / p.channels || p.batch > kMost / (vectors * tiles_x * tiles_y))
+  if (p.channels % kLanes != 0 || misaligned(p.in, sizeof(Access<T>)) || p.channels >= kMost / (R::kTaps * R::kTaps) ||
+      extent(p.y) * extent(p.x) > kMost / p.channels || p.batch > kMost / (vectors * tiles_x * tiles_y))
     return false;
+  Tensor weight = *p.weight;
+  if (misaligned(weight.data_ptr(), sizeof(Access<W>))) {  // kLanes taps are one access; part of a larger tensor, then
+    weight = new_like(*p.weight);
+    copy_strided("depthwise_conv2d", *p.weight, weight);
+  }
   DirectOf<T, W> q{};
-  q.weight = static_cast<const W*>(p.weight->data_ptr()), q.bias = Parameters<T>(p.bias);
+  q.weight = static_cast<const W*>(weight.data_ptr()), q.bias = Parameters<T>(p.bias);
   q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
   q.channels = int(p.channels), q.batch = int(p.batch);
@@ -141,7 +145,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
 template <class T, class W>
 bool launch(const Correlation& p, cudaStream_t stream) {
   const auto is = [&](int up, int down) {
-    return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down && p.flipped == (up == 2);
+    return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
   };
   if (is(1, 2)) return launch<T, W, Reach<1, 2, 3>>(p, stream);
   if (is(2, 1)) return launch<T, W, Reach<2, 1, 3>>(p, stream);

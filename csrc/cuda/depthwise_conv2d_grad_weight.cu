@@ -7,6 +7,8 @@
 //   depthwise_conv2d_small.cu  batches of images 7 or 8 pixels wide at stride 1;
 //   depthwise_conv2d_large.cu  large kernels at stride 1;
 //   grad_general everything else, eight taps at a time.
+//
+// Some channels_last images are copied into planes before (worth_transposing).
 #include <torch/csrc/stable/library.h>
 
 #include "depthwise_conv2d.cuh"
@@ -160,7 +162,7 @@ bool launch_planes(const WeightGradient& p, cudaStream_t stream) {
 
 template <class R>
 struct PixelTile {
-  static constexpr int kLanes = R::kTaps == 3 ? 4 : (R::kTaps == 5 ? 2 : 1);  // channels of a thread
+  static constexpr int kLanes = channel_lanes(R::kTaps);
   static constexpr int kX = R::kTaps == 7 ? 4 : 2;
   static constexpr int kY =
       R::kTaps == 7 ? 7 : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
@@ -427,7 +429,8 @@ Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t
     return depthwise::Line{a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation};
   };
   depthwise::WeightGradient p{d.batch, d.channels, line(d.y), line(d.x), d.channels_last, d.in, d.out, d.weight};
-  if (p.channels_last && depthwise::worth_transposing(p.y, p.x, p.channels) && x.scalar_type() != ScalarType::Double)
+  if (p.channels_last && depthwise::worth_transposing(p.y, p.x, p.batch, p.channels) &&
+      x.scalar_type() != ScalarType::Double)
     p.in = depthwise::in_planes(op, p.in), p.grad = depthwise::in_planes(op, p.grad), p.channels_last = false;
   launch(op, x, [&](cudaStream_t stream) {
     dispatch(x.scalar_type(), [&](auto zero) { depthwise::run<decltype(zero)>(p, stream); });

@@ -13,7 +13,7 @@ constexpr int64_t kShared = 55 << 10;  // so that four tiles fit into a multipro
 
 template <class R>
 struct Region {
-  static constexpr int kLanes = R::kTaps == 3 ? 4 : (R::kTaps == 5 ? 2 : 1);  // channels of a thread
+  static constexpr int kLanes = channel_lanes(R::kTaps);
   static constexpr int kX = R::kTaps == 7 ? 4 : 2;
   static constexpr int kY = R::kUp == 2 || R::kTaps == 3 ? 4 : 7;
   static constexpr int kTaps = R::kTaps * R::kTaps;
