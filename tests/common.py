@@ -1,10 +1,17 @@
 """Inputs and comparisons that the tests of every op share."""
 
+import os
 import shutil
+import subprocess
+import sys
 
 import torch
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+# One dtype is enough for torch.library.opcheck, which takes a second: dispatch does not depend on it, and a fake kernel
+# that made up a dtype would not make up this one.
+OPCHECK_DTYPE = torch.float16
 
 # torch.compile with inductor needs a C++ compiler, which a clean environment lacks on purpose; aot_eager goes through
 # the same graph capture, fake kernels and derivatives.
@@ -71,3 +78,24 @@ def assert_matches(actual, expected64, like):
     eps = torch.finfo(like.dtype).eps
     torch.testing.assert_close(actual, expected64.to(like.dtype), rtol=eps, atol=eps)
     assert actual.stride() == torch.empty_like(like).stride()
+
+
+def python(code, cwd=None, **env):
+    """Runs `code` in a new interpreter; this one's working directory is not on its path."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False
+    )
+
+
+def in_forks(start, uses):
+    """Code that runs each of `uses` in a child of one process that ran `start`: importing torch takes seconds."""
+    return f"""
+import os, sys
+{start}
+for use in {uses!r}:
+    sys.stdout.flush()
+    if os.fork() == 0:
+        exec(use)
+        break
+    os.wait()
+"""

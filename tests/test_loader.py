@@ -8,30 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from common import in_forks, python
 
 import customops
-
-
-def python(code, cwd=None, **env):
-    """Runs `code` in a new interpreter; this one's working directory is not on its path."""
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False
-    )
-
-
-def in_forks(start, uses):
-    """Code that runs each of `uses` in a child of one process that ran `start`: importing torch takes seconds."""
-    return f"""
-import os, sys
-{start}
-for use in {uses!r}:
-    sys.stdout.flush()
-    if os.fork() == 0:
-        exec(use)
-        break
-    os.wait()
-"""
-
 
 CHECK_ALL_DTYPES = """
 import customops, torch
