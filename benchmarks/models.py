@@ -1,15 +1,17 @@
 """Training steps of ConvNeXt-T and MobileNetV3-Large, before and after customops.replace_depthwise, on random images.
 
-    python benchmarks/models.py [--batch=128] [--dtype=fp16] [--graph] [--losses]
+    python benchmarks/models.py [--batch=128] [--model=MobileNetV3-L] [--format=nhwc] [--dtype=fp16] [--graph] [--losses]
 
-Prints images per second, forward and backward and step of SGD, of torch (cuDNN's benchmark mode on) and of ours, in both
-memory formats. With --graph the whole step is a CUDA graph, so that the GPU never waits for the host. With --losses it trains 20 steps in float32 instead, both ways from the same weights on the same images, and
-prints the largest relative difference of the losses. Both networks are written here with plain torch modules, after
+Prints images per second, forward and backward and step of SGD, of torch (cuDNN's benchmark mode on) and of ours, from the
+median of rounds in which both take turns. With --graph the whole step is a CUDA graph, so that the GPU never waits for the
+host. With --losses it trains 20 steps in float32 instead, both ways from the same weights on the same images, and prints
+the largest relative difference of the losses. Both networks are written here with plain torch modules, after
 https://arxiv.org/abs/2201.03545 and https://arxiv.org/abs/1905.02244.
 """
 
 import argparse
 import copy
+import statistics
 import time
 from collections.abc import Callable
 
@@ -154,9 +156,9 @@ def captured(step: Callable) -> Callable:
     return graph.replay
 
 
-def images_per_second(
-    model: nn.Module, batch: int, size: int, dtype: torch.dtype, memory_format, device: str, graph: bool = False
-) -> float:
+def training_step(
+    model: nn.Module, batch: int, size: int, dtype: torch.dtype, memory_format, device: str, graph: bool
+) -> Callable:
     model = model.to(device, memory_format=memory_format)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     images = torch.randn(batch, 3, size, size, device=device).contiguous(memory_format=memory_format)
@@ -169,19 +171,24 @@ def images_per_second(
         loss.backward()
         optimizer.step()
 
-    if graph:
-        step = captured(step)
+    return captured(step) if graph else step
 
-    def seconds(steps):
+
+def medians(steps: list[Callable], device: str, rounds: int = 7, each: int = 4) -> list[float]:
+    """Seconds of each step; they take turns, because the speed of a shared machine drifts."""
+
+    def seconds(step, times):
         torch.cuda.synchronize() if device == "cuda" else None
         start = time.perf_counter()
-        for _ in range(steps):
+        for _ in range(times):
             step()
         torch.cuda.synchronize() if device == "cuda" else None
-        return (time.perf_counter() - start) / steps
+        return (time.perf_counter() - start) / times
 
-    seconds(3)
-    return batch / min(seconds(4) for _ in range(3))
+    for step in steps:
+        seconds(step, 3)
+    times = [[seconds(step, each) for step in steps] for _ in range(rounds)]
+    return [statistics.median(column) for column in zip(*times, strict=True)]
 
 
 def main() -> None:
@@ -192,23 +199,24 @@ def main() -> None:
     parser.add_argument("--dtype", choices=DTYPES, action="append", help="float16 and bfloat16 through autocast")
     parser.add_argument("--graph", action="store_true", help="steps as CUDA graphs")
     parser.add_argument("--losses", action="store_true")
+    parser.add_argument("--model", choices=MODELS, action="append")
+    parser.add_argument("--format", choices=FORMATS, action="append")
     args = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    for name, make in MODELS.items():
+    for name in args.model or MODELS:
+        make = MODELS[name]
         if args.losses:
             difference = compare_losses(name, batch=min(args.batch, 16), size=args.size, device=args.device)
             print(f"{name:14s} 20 steps, losses differ by {difference:.1e}", flush=True)
             continue
         for dtype in args.dtype or DTYPES:
-            for layout, memory_format in FORMATS.items():
+            for layout in args.format or FORMATS:
+                memory_format = FORMATS[layout]
                 plain = make()
                 replaced = customops.replace_depthwise(copy.deepcopy(plain))
-                rates = [
-                    images_per_second(
-                        model, args.batch, args.size, DTYPES[dtype], memory_format, args.device, args.graph
-                    )
-                    for model in (plain, replaced)
-                ]
+                arguments = (args.batch, args.size, DTYPES[dtype], memory_format, args.device, args.graph)
+                steps = [training_step(model, *arguments) for model in (plain, replaced)]
+                rates = [args.batch / seconds for seconds in medians(steps, args.device)]
                 speed = rates[1] / rates[0]
                 print(
                     f"{name:14s} {dtype} {layout}: torch {rates[0]:7.0f}, customops {rates[1]:7.0f} images/s ({speed:.2f} x)",

@@ -40,11 +40,17 @@ STABLE_TORCH_LIBRARY(customops, m) {
       "_depthwise_conv2d_grad_weight(Tensor grad, Tensor x, SymInt kernel_h, SymInt kernel_w, int stride_h, int "
       "stride_w, SymInt pad_top, SymInt pad_left, int dilation_h, int dilation_w, bool float32=False) -> Tensor");
 
-  // Gradients of x, weight and bias, those that are needed; made of the others, to be derived again. Its only kernel is
-  // in customops/depthwise_conv2d.py: a program without Python has no second derivatives.
+  // Gradients of x, weight and bias, those that are needed: in one call, for depthwise_conv2d_autograd.cpp.
   m.def(
-      "_depthwise_conv2d_backward(Tensor grad, Tensor x, Tensor weight, int[] stride, int[] padding, int[] dilation, "
-      "bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, Tensor, Tensor)");
+      "_depthwise_conv2d_gradients(Tensor grad, Tensor x, Tensor weight, int stride_h, int stride_w, SymInt pad_top, "
+      "SymInt pad_left, int dilation_h, int dilation_w, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, "
+      "Tensor, Tensor)");
+  // The same, made of the others, to be derived again. Its only kernel is in customops/depthwise_conv2d.py: a program
+  // without Python has no second derivatives.
+  m.def(
+      "_depthwise_conv2d_backward(Tensor grad, Tensor x, Tensor weight, int stride_h, int stride_w, SymInt pad_top, "
+      "SymInt pad_left, int dilation_h, int dilation_w, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, "
+      "Tensor, Tensor)");
 
   m.def("flatten_copy(Tensor x) -> Tensor");
   m.def("_flatten_copy(Tensor x) -> Tensor");

@@ -27,9 +27,9 @@ def lower(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor | None, ...]:
     float64 stays, and so does whatever isn't a floating-point number. So do float32 parameters beside a 16-bit ``x``: the
     kernels round them as they read them, which saves a cast, its memory and its place in the graph for each of them.
     """
-    device = x.device.type
     # By name, not by torch.amp.is_autocast_available: torch.compile of torch 2.11 cannot look into that.
-    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
+    device = "cuda" if x.is_cuda else "cpu" if x.is_cpu else None
+    if device is None or not torch.is_autocast_enabled(device):
         return x, *parameters
     dtype = torch.get_autocast_dtype(device)
     kept = (dtype, torch.float64)

@@ -10,6 +10,8 @@ from torch.autograd import forward_ad
 # 4-element tensor from 6.2 to 4.5 us. Where a torch release lacks this name, Function.apply does the work.
 _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+_is_compiling = torch.compiler.is_compiling
+_PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 
 def forward_mode() -> bool:
@@ -22,14 +24,17 @@ def only_autograd(*tensors: torch.Tensor) -> bool:
 
     That is: no compiler, functorch transform, forward mode, dispatch mode or subclass of Tensor.
     """
+    for t in tensors:
+        if type(t) not in _PLAIN_CLASSES:
+            return False
     return not (
-        torch.compiler.is_compiling()
+        _is_compiling()
         or _functorch_active is None
         or _functorch_active()
-        or forward_mode()
+        or forward_ad._current_level >= 0
         or _dispatch_modes is None
         or _dispatch_modes()
-    ) and all([type(t) is torch.Tensor or type(t) is torch.nn.Parameter for t in tensors])
+    )
 
 
 def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Callable | None = None) -> Callable:
@@ -71,10 +76,9 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
         },
     )
     eager = transformable.apply if _functorch_active is None else super(torch.autograd.Function, function).apply
-    is_compiling = torch.compiler.is_compiling
 
     def apply(*inputs):
-        if is_compiling():
+        if _is_compiling():
             return registered(*inputs)
         if _functorch_active is not None and _functorch_active():
             return transformable.apply(*inputs)

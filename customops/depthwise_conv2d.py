@@ -7,11 +7,11 @@ from torch import Tensor
 
 from customops._autocast import lower
 from customops._autograd import differentiable, forward_mode, only_autograd
-from customops._cuda import plain
+from customops._cuda import load
 from customops._fake import check_dtype, fake
 
 _plain = torch.ops.customops._depthwise_conv2d.default
-_hook = torch.ops.aten.convolution_overrideable.default  # csrc/depthwise_conv2d_autograd.cpp
+_hook = getattr(torch, "_mps_convolution", None)  # csrc/depthwise_conv2d_autograd.cpp
 
 
 def depthwise_conv2d(
@@ -58,8 +58,11 @@ def depthwise_conv2d(
     sides = top, bottom, left, right = _sides(padding, weight, strides, dilations)
     if top == bottom and left == right and _can_hook(x, weight, bias):
         try:
-            return _hook(x, weight, bias, strides, (top, left), dilations, False, (0, 0), x.shape[1])
-        except RuntimeError:  # its text is lost on the way through torch's C interface
+            return _hook(x, weight, bias, (top, left), strides, dilations, x.shape[1])
+        except (
+            RuntimeError,
+            TypeError,
+        ):  # the text is lost on the way through torch's C interface, or not about our op
             _plain(x, weight, bias, *strides, *sides, *dilations)
             raise
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
@@ -69,16 +72,23 @@ def depthwise_conv2d(
 
 
 def _can_hook(x, weight, bias):
-    """Whether a call may go through torch's hook, whose backward needs no Python.
+    """Whether a call may go through the op of torch's that is borrowed as a hook, whose backward needs no Python.
 
     Its nodes in the autograd graph keep ``x`` and ``weight``, whichever gradient is needed, so it is for training only; and
     its backward doesn't see the bias.
     """
-    if not (torch.is_grad_enabled() and x.requires_grad and weight.requires_grad and x.dim() == 4):
+    if not (
+        x.requires_grad and weight.requires_grad and torch.is_grad_enabled() and x.dim() == 4 and _hook is not None
+    ):
         return False
-    if bias is not None and not (bias.dtype == weight.dtype and plain(bias) and only_autograd(bias)):
+    if bias is not None and not (bias.dtype == weight.dtype and only_autograd(bias)):
         return False
-    return plain(x) and plain(weight) and only_autograd(x, weight)
+    if not only_autograd(x, weight):
+        return False
+    if x.is_cuda:
+        load()  # the CUDA library fills the hook, too
+        return True
+    return x.is_cpu
 
 
 def _pair(name, value):
@@ -94,6 +104,9 @@ def _pair(name, value):
 
 def _sides(padding, weight, strides, dilations):
     """(top, bottom, left, right)."""
+    if type(padding) is tuple and len(padding) == 2:
+        y, x = padding
+        return y, y, x, x
     if padding == "valid":
         return 0, 0, 0, 0
     if padding == "same":
@@ -225,6 +238,19 @@ def _fake_grad_weight(
     return _empty(x, c, 1, kernel_h, kernel_w, False, torch.float32 if float32 and _is_16_bit(x) else x.dtype)
 
 
+@fake("_depthwise_conv2d_gradients")
+def _fake_gradients(
+    grad, x, weight, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, needs_x, needs_weight, needs_bias
+):
+    arguments = (stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w)
+    float32 = weight.dtype == torch.float32
+    return (
+        _fake_grad_input(grad, weight, *x.shape[2:], *arguments, _is_channels_last(x)) if needs_x else None,
+        _fake_grad_weight(grad, x, *weight.shape[2:], *arguments, float32) if needs_weight else None,
+        weight.new_empty(x.shape[1]) if needs_bias else None,
+    )
+
+
 # The op is linear in x and in weight, and so are its two gradients in their arguments: with <a, b> the sum of a * b,
 # <grad, conv(x, weight)> = <x, grad_input(grad, weight)> = <weight, grad_weight(grad, x)>. Hence the derivatives of all
 # three are made of the same three, any number of times.
@@ -294,9 +320,9 @@ _conv = differentiable("depthwise_conv2d", _backward, _jvp, _setup_context)
 
 
 @torch.library.impl("customops::_depthwise_conv2d_backward", "CompositeImplicitAutograd")
-def _derivable_backward(grad, x, weight, stride, padding, dilation, needs_x, needs_weight, needs_bias):
+def _derivable_backward(grad, x, weight, *arguments_and_needs):
     """Calls of the hook's backward whose results will be derived."""
-    arguments = (*stride, *padding, *dilation)
+    *arguments, needs_x, needs_weight, needs_bias = arguments_and_needs
     return (
         _grad_input(grad, weight, *x.shape[2:], *arguments, _is_channels_last(x)) if needs_x else None,
         _grad_weight(grad, x, *weight.shape[2:], *arguments, weight.dtype == torch.float32) if needs_weight else None,

@@ -451,15 +451,18 @@ def test_third_derivative(device):
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=0)
 
 
+HOOK = "MpsConvolutionBackward0"
+
+
 class Record(TorchDispatchMode):
-    """The names of all operators that are called."""
+    """The arguments of all operators that are called, by name."""
 
     def __init__(self):
         super().__init__()
-        self.names = []
+        self.calls = {}
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.append(function.name())
+        self.calls[function.name()] = args
         return function(*args, **(kwargs or {}))
 
 
@@ -473,10 +476,31 @@ def test_only_what_is_needed_is_computed(needed, all_require, create_graph, devi
     out = depthwise_conv2d(*inputs)
     with Record() as record:
         torch.autograd.grad(out, [inputs[i] for i in needed], torch.ones_like(out), create_graph=create_graph)
-    expected = {0: "customops::_depthwise_conv2d_grad_input", 1: "customops::_depthwise_conv2d_grad_weight"}
-    for index, name in expected.items():
-        assert (name in record.names) == (index in needed)
-    assert ("aten::sum.dim_IntList" in record.names) == (2 in needed)
+    if type(out.grad_fn).__name__ == HOOK and not create_graph:
+        flags = record.calls["customops::_depthwise_conv2d_gradients"][-3:]
+        assert flags == tuple(index in needed for index in range(3))
+        return
+    names = (
+        "customops::_depthwise_conv2d_grad_input",
+        "customops::_depthwise_conv2d_grad_weight",
+        "aten::sum.dim_IntList",
+    )
+    for index, name in enumerate(names):
+        assert (name in record.calls) == (index in needed)
+
+
+@pytest.mark.parametrize("needed", [(), (0,), (1, 2)])
+def test_gradients_that_are_not_needed_are_none(needed, device):
+    x, weight = randn(2, 3, 5, 6, device=device), randn(3, 1, 3, 3, device=device, seed=1)
+    grad, flags = randn(2, 3, 5, 6, device=device, seed=2), [index in needed for index in range(3)]
+    gradients = ops._depthwise_conv2d_gradients(grad, x, weight, 1, 1, 1, 1, 1, 1, *flags)
+    expected = (
+        ops._depthwise_conv2d_grad_input(grad, weight, 5, 6, 1, 1, 1, 1, 1, 1, False),
+        ops._depthwise_conv2d_grad_weight(grad, x, 3, 3, 1, 1, 1, 1, 1, 1),
+        grad.sum((0, 2, 3)),
+    )
+    for index, (ours, theirs) in enumerate(zip(gradients, expected, strict=True)):
+        assert torch.equal(ours, theirs) if index in needed else ours is None
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
@@ -498,6 +522,9 @@ def test_opcheck(requires_grad, device):
             steps = (*numbers[:2], numbers[2], numbers[4], *numbers[6:])
             torch.library.opcheck(
                 ops._depthwise_conv2d_grad_input.default, (grad, weight, 8, 9, *steps, layout == "channels_last")
+            )
+            torch.library.opcheck(
+                ops._depthwise_conv2d_gradients.default, (grad, x, weight.float(), *steps, True, True, True)
             )
             for float32 in (False, True):
                 torch.library.opcheck(ops._depthwise_conv2d_grad_weight.default, (grad, x, 3, 2, *steps, float32))
@@ -559,9 +586,6 @@ def test_autocast_casts_as_for_torchs_convolutions(lower, device):
         assert gradient.shape == input_.shape
 
 
-HOOK = "ConvolutionOverrideableBackward0"
-
-
 @memory_formats
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, "same", 1), ((1, 2), (0, 1), (2, 1))])
@@ -576,7 +600,7 @@ def test_torchs_hook_computes_the_same(stride, padding, dilation, dtype, memory_
         with Record() as record:
             python = depthwise_conv2d(*inputs, stride, padding, dilation)
         assert type(hooked.grad_fn).__name__ == HOOK != type(python.grad_fn).__name__
-        assert "customops::_depthwise_conv2d" in record.names
+        assert "customops::_depthwise_conv2d" in record.calls
         assert torch.equal(hooked, python)
         grad = torch.randn_like(hooked)
         for create_graph in (False, True):
@@ -623,6 +647,8 @@ def test_where_torchs_hook_is_not_taken(device, monkeypatch):
         tangent = unpack_dual(depthwise_conv2d(make_dual(x, x.detach()), weight)).tangent
         torch.testing.assert_close(tangent, expected)
     torch.testing.assert_close(torch.func.vmap(lambda x: depthwise_conv2d(x, weight))(x[None]), expected[None])
+    monkeypatch.setattr(sys.modules["customops.depthwise_conv2d"], "_hook", None)  # a torch without the op
+    assert torch.equal(depthwise_conv2d(x, weight), expected)
 
 
 def test_a_tangent_comes_through_the_backward_of_torchs_hook(device):
@@ -652,13 +678,11 @@ def test_a_traced_backward_of_torchs_hook_computes_nothing(device):
 
 def test_torchs_hook_takes_depthwise_convolutions_only(device):
     x = randn(1, 4, 6, 6, device=device)
-    hook, pairs = torch.ops.aten.convolution_overrideable, ((1, 1), (0, 0), (1, 1))
+    depthwise_conv2d(x, randn(4, 1, 3, 3, device=device))  # opens the library
     with pytest.raises(
-        RuntimeError, match=r"convolution_overrideable: customops computes depthwise .*, and got .* 2 groups"
+        RuntimeError, match=r"_mps_convolution: customops computes depthwise .*, and got .* and 2 groups"
     ):
-        hook(x, randn(4, 2, 3, 3, device=device), None, *pairs, False, (0, 0), 2)
-    with pytest.raises(RuntimeError, match=r"depthwise .* 4 groups, transposed"):
-        hook(x, randn(4, 1, 3, 3, device=device), None, *pairs, True, (0, 0), 4)
+        torch._mps_convolution(x, randn(4, 2, 3, 3, device=device), None, (0, 0), (1, 1), (1, 1), 2)
 
 
 @memory_formats

@@ -6,6 +6,7 @@
 // image from where it is, without a buffer.
 #include <torch/csrc/stable/library.h>
 
+#include "../depthwise_conv2d_hook.h"
 #include "depthwise_conv2d_rows.h"
 
 namespace customops::cpu {
@@ -354,4 +355,8 @@ STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
   m.impl("depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_input));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cpu::depthwise_conv2d>));
 }

@@ -13,6 +13,7 @@
 
 #include <optional>
 
+#include "../depthwise_conv2d_hook.h"
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda {
@@ -160,4 +161,8 @@ STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
   m.impl("depthwise_conv2d", TORCH_BOX(&customops::cuda::depthwise_conv2d));
   m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cuda::depthwise_conv2d));
   m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cuda::depthwise_conv2d_grad_input));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cuda::depthwise_conv2d>));
 }
