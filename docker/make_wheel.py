@@ -283,9 +283,9 @@ def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
 def test_pipeline() -> None:
     """The tests of the pipeline itself, which need the source tree."""
     tools = virtual_environment("pipeline")
-    run = subprocess.run(
-        [tools / "python", "-m", "pytest", "-q", "tests/pipeline"], cwd=ROOT, env=environment(tools), check=False
-    )
+    processes = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")  # a file's tests share folders
+    pytest = (tools / "python", "-m", "pytest", "-q", *processes, "tests/pipeline")
+    run = subprocess.run(pytest, cwd=ROOT, env=environment(tools), check=False)
     if run.returncode:
         raise Failure("the tests of the pipeline failed, see above")
 

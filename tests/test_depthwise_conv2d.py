@@ -647,8 +647,11 @@ def test_where_torchs_hook_is_not_taken(device, monkeypatch):
         tangent = unpack_dual(depthwise_conv2d(make_dual(x, x.detach()), weight)).tangent
         torch.testing.assert_close(tangent, expected)
     torch.testing.assert_close(torch.func.vmap(lambda x: depthwise_conv2d(x, weight))(x[None]), expected[None])
-    monkeypatch.setattr(sys.modules["customops.depthwise_conv2d"], "_hook", None)  # a torch without the op
-    assert torch.equal(depthwise_conv2d(x, weight), expected)
+    for hook in (None, lambda x: x):  # torch without the op, or with other arguments of it
+        monkeypatch.setattr(sys.modules["customops.depthwise_conv2d"], "_hook", hook)
+        ours = depthwise_conv2d(x, weight)
+        assert torch.equal(ours, expected)
+        assert type(ours.grad_fn).__name__ == "depthwise_conv2dBackward"
 
 
 def test_a_tangent_comes_through_the_backward_of_torchs_hook(device):
