@@ -4,8 +4,7 @@
 // convolution of torch's. customops/depthwise_conv2d.py says when it goes this way.
 //
 // The borrowed op is one for the process: if another package fills it too, torch warns, and the later one gets all
-// calls. Of an exception's text nothing comes through the dispatcher's C interface; the caller in Python knows how to
-// get it.
+// calls. Of an exception in the backward no text comes through the dispatcher's C interface.
 #include <torch/csrc/stable/library.h>
 
 #include "depthwise_conv2d_hook.h"
@@ -24,6 +23,7 @@ bool has_tangent(const Tensor& t) {
 Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, Pair padding, Pair stride, Pair dilation,
                    int64_t groups, std::vector<bool> needed) {
   check_hooked(x, padding, stride, dilation, groups);
+  if (needed.size() != 3) fail("mps_convolution_backward: output_mask must have 3 flags, got ", needed.size());
   const bool derivable = aoti_torch_grad_mode_is_enabled() || has_tangent(grad);
   const auto stack =
       call(derivable ? "customops::_depthwise_conv2d_backward" : "customops::_depthwise_conv2d_gradients", "", grad, x,
@@ -34,6 +34,12 @@ Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, Pa
 
 }  // namespace
 }  // namespace customops
+
+STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {  // for backward in inference mode, which knows no autograd keys
+  m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) { m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward)); }
 
 // In the place of torch's own derivative of this backward, which would call torch's convolutions.
 STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward)); }

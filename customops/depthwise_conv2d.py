@@ -7,11 +7,27 @@ from torch import Tensor
 
 from customops._autocast import lower
 from customops._autograd import differentiable, forward_mode, only_autograd
-from customops._cuda import load
 from customops._fake import check_dtype, fake
 
 _plain = torch.ops.customops._depthwise_conv2d.default
-_hook = getattr(torch, "_mps_convolution", None)  # csrc/depthwise_conv2d_autograd.cpp
+# torch's op that csrc/depthwise_conv2d_autograd.cpp fills, and its backward; with other arguments they are not called.
+_BORROWED = {
+    "_mps_convolution": "(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, "
+    "SymInt groups) -> Tensor",
+    "mps_convolution_backward": "(Tensor self, Tensor grad_output, Tensor weight, SymInt[] padding, SymInt[] stride, "
+    "SymInt[] dilation, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+}
+
+
+def _borrow(signatures):
+    for name, signature in signatures.items():
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is None or str(packet.default._schema) != f"aten::{name}{signature}":
+            return None
+    return getattr(torch, "_mps_convolution", None)
+
+
+_hook = _borrow(_BORROWED)
 
 
 def depthwise_conv2d(
@@ -59,8 +75,8 @@ def depthwise_conv2d(
     if top == bottom and left == right and _can_hook(x, weight, bias):
         try:
             return _hook(x, weight, bias, (top, left), strides, dilations, x.shape[1])
-        except (RuntimeError, TypeError):
-            pass  # its text is lost in torch's C interface, or names another op: what follows says it again
+        except (NotImplementedError, TypeError):
+            pass  # no kernel for such tensors, or not yet; arguments of other types: what follows names our op
     needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     if (needed and torch.is_grad_enabled()) or forward_mode():
         return _conv(x, weight, bias, *strides, *sides, *dilations)
@@ -73,18 +89,13 @@ def _can_hook(x, weight, bias):
     Its nodes in the autograd graph keep ``x`` and ``weight``, whichever gradient is needed, so it is for training only; and
     its backward doesn't see the bias.
     """
-    if not (
-        x.requires_grad and weight.requires_grad and torch.is_grad_enabled() and x.dim() == 4 and _hook is not None
-    ):
+    if _hook is None or not (x.requires_grad and weight.requires_grad and torch.is_grad_enabled() and x.dim() == 4):
         return False
-    if bias is not None and not (bias.dtype == weight.dtype and only_autograd(bias)):
+    if not (x.is_cuda or x.is_cpu):
         return False
-    if not only_autograd(x, weight):
-        return False
-    if x.is_cuda:
-        load()  # the CUDA library fills the hook, too
-        return True
-    return x.is_cpu
+    if bias is None:
+        return only_autograd(x, weight)
+    return bias.dtype == weight.dtype and only_autograd(x, weight, bias)
 
 
 def _pair(name, value):

@@ -19,6 +19,13 @@ FORMATS = [torch.contiguous_format, torch.channels_last]
 memory_formats = pytest.mark.parametrize("memory_format", FORMATS, ids=["nchw", "nhwc"])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def opened(device):
+    """CUDA's library: the first call opens it, and only later ones go through torch's hook."""
+    one = torch.ones(1, 1, 1, 1, device=device)
+    depthwise_conv2d(one, one)
+
+
 def reference(x, weight, bias=None, stride=1, padding=0, dilation=1):
     """torch's own convolution in float64, on the CPU: its CUDA one may round its products to TensorFloat-32."""
     x, weight = x.double().cpu(), weight.double().cpu()
@@ -622,7 +629,8 @@ def test_where_torchs_hook_is_not_taken(device, monkeypatch):
     def hook(*args):
         raise Called
 
-    monkeypatch.setattr(sys.modules["customops.depthwise_conv2d"], "_hook", hook)
+    module = sys.modules["customops.depthwise_conv2d"]
+    monkeypatch.setattr(module, "_hook", hook)
     with pytest.raises(Called):
         depthwise_conv2d(x, weight)
     depthwise_conv2d(x, weight.detach())  # torch's node would keep x for nothing
@@ -647,11 +655,23 @@ def test_where_torchs_hook_is_not_taken(device, monkeypatch):
         tangent = unpack_dual(depthwise_conv2d(make_dual(x, x.detach()), weight)).tangent
         torch.testing.assert_close(tangent, expected)
     torch.testing.assert_close(torch.func.vmap(lambda x: depthwise_conv2d(x, weight))(x[None]), expected[None])
-    for hook in (None, lambda x: x):  # torch without the op, or with other arguments of it
-        monkeypatch.setattr(sys.modules["customops.depthwise_conv2d"], "_hook", hook)
+
+    def empty(*args):
+        raise NotImplementedError
+
+    for hook in (None, empty):  # another torch; the first call on CUDA
+        monkeypatch.setattr(module, "_hook", hook)
         ours = depthwise_conv2d(x, weight)
         assert torch.equal(ours, expected)
         assert type(ours.grad_fn).__name__ == "depthwise_conv2dBackward"
+
+
+def test_only_the_known_torch_is_borrowed_from():
+    module = sys.modules["customops.depthwise_conv2d"]
+    assert module._borrow(module._BORROWED) is torch._mps_convolution
+    for name in module._BORROWED:
+        assert module._borrow(module._BORROWED | {name: "(Tensor self) -> Tensor"}) is None
+    assert module._borrow({"no_such_op": "()"}) is None
 
 
 def test_a_tangent_comes_through_the_backward_of_torchs_hook(device):
@@ -665,6 +685,15 @@ def test_a_tangent_comes_through_the_backward_of_torchs_hook(device):
         duals = torch.autograd.grad(y, (x, weight), make_dual(grad, tangent))
         for dual, theirs in zip(duals, expected, strict=True):
             assert torch.equal(unpack_dual(dual).tangent, theirs)
+
+
+def test_backward_in_inference_mode(device):
+    inputs = randn(1, 3, 6, 6, device=device).requires_grad_(), randn(3, 1, 3, 3, device=device).requires_grad_()
+    expected = torch.autograd.grad(depthwise_conv2d(*inputs).sum(), inputs)
+    loss = depthwise_conv2d(*inputs).sum()
+    with torch.inference_mode():
+        for ours, theirs in zip(torch.autograd.grad(loss, inputs), expected, strict=True):
+            assert torch.equal(ours, theirs)
 
 
 def test_a_traced_backward_of_torchs_hook_computes_nothing(device):
@@ -681,7 +710,6 @@ def test_a_traced_backward_of_torchs_hook_computes_nothing(device):
 
 def test_torchs_hook_takes_depthwise_convolutions_only(device):
     x = randn(1, 4, 6, 6, device=device)
-    depthwise_conv2d(x, randn(4, 1, 3, 3, device=device))  # opens the library
     with pytest.raises(
         RuntimeError, match=r"_mps_convolution: customops computes depthwise .*, and got .* and 2 groups"
     ):
@@ -854,6 +882,14 @@ def test_bad_arguments(device):
         depthwise_conv2d(x, weight, None, (1, 2), "same")
     with pytest.raises(RuntimeError, match="weight must be on the device of x"):
         depthwise_conv2d(x, weight.to("meta"))
+    with pytest.raises(NotImplementedError, match=r"depthwise_conv2d: expected dense tensors .*, got torch.sparse_coo"):
+        depthwise_conv2d(x.to_sparse().requires_grad_(), weight.clone().requires_grad_())
+    with pytest.raises(
+        RuntimeError, match=r"_depthwise_conv2d.* Expected a value of type 'int' for argument 'stride_h'"
+    ):
+        depthwise_conv2d(x.clone().requires_grad_(), weight.clone().requires_grad_(), None, (1.5, 1))
+    with pytest.raises(RuntimeError, match="output_mask must have 3 flags, got 1"):
+        torch.ops.aten.mps_convolution_backward(x, x, weight, (1, 1), (1, 1), (1, 1), 3, [True])
     with pytest.raises(
         RuntimeError, match=r"stride, dilation and padding must be at most 2\^31, got 1, 4611686018427387904"
     ):
