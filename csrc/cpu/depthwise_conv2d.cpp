@@ -349,12 +349,19 @@ Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int
   return p.in;
 }
 
+Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
+                                    int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
+                                    int64_t dilation_h, int64_t dilation_w, bool float32);  // in _grad_weight.cpp
+
+constexpr auto& depthwise_conv2d_gradients = gradients<depthwise_conv2d_grad_input, depthwise_conv2d_grad_weight>;
+
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
   m.impl("depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
   m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_input));
+  m.impl("_depthwise_conv2d_gradients", TORCH_BOX(&customops::cpu::depthwise_conv2d_gradients));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {

@@ -2,7 +2,6 @@
 // however many threads there are, because the work is cut by its size alone and added up in order.
 #include <torch/csrc/stable/library.h>
 
-#include "../depthwise_conv2d_hook.h"
 #include "depthwise_conv2d_tiles.h"
 
 namespace customops::cpu {
@@ -186,15 +185,8 @@ Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t
   return p.weight;
 }
 
-Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int64_t height, int64_t width,
-                                   int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
-                                   int64_t dilation_h, int64_t dilation_w, bool channels_last);  // depthwise_conv2d.cpp
-
-constexpr auto& depthwise_conv2d_gradients = gradients<depthwise_conv2d_grad_input, depthwise_conv2d_grad_weight>;
-
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
   m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_weight));
-  m.impl("_depthwise_conv2d_gradients", TORCH_BOX(&customops::cpu::depthwise_conv2d_gradients));
 }

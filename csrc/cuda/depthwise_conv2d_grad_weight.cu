@@ -11,7 +11,6 @@
 // Some channels_last images are copied into planes before (worth_transposing).
 #include <torch/csrc/stable/library.h>
 
-#include "../depthwise_conv2d_hook.h"
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda {
@@ -439,15 +438,8 @@ Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t
   return d.weight;
 }
 
-Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int64_t height, int64_t width,
-                                   int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
-                                   int64_t dilation_h, int64_t dilation_w, bool channels_last);  // depthwise_conv2d.cu
-
-constexpr auto& depthwise_conv2d_gradients = gradients<depthwise_conv2d_grad_input, depthwise_conv2d_grad_weight>;
-
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
   m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cuda::depthwise_conv2d_grad_weight));
-  m.impl("_depthwise_conv2d_gradients", TORCH_BOX(&customops::cuda::depthwise_conv2d_gradients));
 }
