@@ -408,16 +408,10 @@ struct Gpu {
 constexpr Gpu kH200{132, 228 << 10, kMostStages};
 
 inline Gpu gpu() {
-  int device = 0;
-  cudaGetDevice(&device);
-  const auto ask = [&](cudaDeviceAttr attribute) {
-    int value = 1;
-    cudaDeviceGetAttribute(&value, attribute, device);
-    return int64_t(value);
-  };
   // Below sm_80 copies are not asynchronous, so that more stages gain nothing.
-  return {ask(cudaDevAttrMultiProcessorCount), ask(cudaDevAttrMaxSharedMemoryPerMultiprocessor),
-          ask(cudaDevAttrComputeCapabilityMajor) >= 8 ? kMostStages : 2};
+  return {device_attribute<cudaDevAttrMultiProcessorCount>(),
+          device_attribute<cudaDevAttrMaxSharedMemoryPerMultiprocessor>(),
+          device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 8 ? kMostStages : 2};
 }
 
 // Time is modelled as (waves of blocks + an idle end) * (images of a block + what its start costs, in images), where
@@ -495,14 +489,15 @@ __device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[w
 
 // Lets a block have more shared memory than it gets without asking; false where the GPU has less. Always as much as
 // there is: another thread may launch the same kernel with more.
-template <class Kernel>
-bool allow_shared(Kernel kernel, int64_t bytes) {
-  if (bytes <= 48 << 10) return true;
-  int device = 0, most = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return bytes <= most &&
-         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
+template <auto kernel>
+bool allow_shared(int64_t bytes) {
+  constexpr int kUnasked = 48 << 10;
+  return bytes <= kUnasked || bytes <= once_a_device([](int) {
+                                const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
+                                const auto set =
+                                    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+                                return set == cudaSuccess ? most : kUnasked;
+                              });
 }
 
 // grad_weight goes through partial sums, one a split of the batch, added up in their order: the result does not depend

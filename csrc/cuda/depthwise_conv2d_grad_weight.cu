@@ -140,7 +140,7 @@ bool launch_planes(const WeightGradient& p, cudaStream_t stream) {
   q.images_a_split = split.images, q.stages = split.stages;
   const auto fits = [&] {
     bytes = std::max<int64_t>(q.stages * q.stage_bytes, round_up(kBlock * S::kTaps * sizeof(A), kAccess));
-    return allow_shared(grad_planes<T, R>, bytes);
+    return allow_shared<grad_planes<T, R>>(bytes);
   };
   while (!fits() && q.stages > 1) --q.stages;
   if (p.y.in * p.x.in > kMost / planes || !fits()) return false;
@@ -299,9 +299,9 @@ bool launch_pixels(const WeightGradient& p, cudaStream_t stream) {
   q.images_a_split = split.images, q.stages = split.stages;
   const int64_t splits = ceil_div(p.batch, q.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
-  while (q.stages > 1 && !allow_shared(grad_pixels<T, R>, bytes(q.stages))) --q.stages;
+  while (q.stages > 1 && !allow_shared<grad_pixels<T, R>>(bytes(q.stages))) --q.stages;
   q.bytes = int(bytes(q.stages));
-  if (!allow_shared(grad_pixels<T, R>, q.bytes)) return false;
+  if (!allow_shared<grad_pixels<T, R>>(q.bytes)) return false;
   const Tensor partial = partial_sums<T>(p, splits * q.spatial);
   q.partial = static_cast<A*>(partial.data_ptr());
   q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);

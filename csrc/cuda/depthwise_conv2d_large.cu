@@ -194,7 +194,7 @@ bool launch_forward(const Correlation& p, cudaStream_t stream) {
   for (; bytes > kShared && tiles_x > 1; bytes = measure(q, tiles_x, tiles_y, 1)) tiles_x = (tiles_x + 1) / 2;
   const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
   const int64_t groups = ceil_div(p.batch, q.images);
-  if (!allow_shared(large<T, false>, bytes) || p.batch >= kMost || p.channels > kMost / (blocks_x * blocks_y) ||
+  if (!allow_shared<large<T, false>>(bytes) || p.batch >= kMost || p.channels > kMost / (blocks_x * blocks_y) ||
       groups > 65535)
     return false;
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
@@ -222,7 +222,7 @@ bool launch_backward(const WeightGradient& p, cudaStream_t stream) {
   const int64_t slices = std::min<int64_t>(kMostThreads / (tiles * q.planes), p.y.in);
   bytes = std::max<int64_t>(measure(q, tiles_x, tiles_y, slices),
                             round_up(kMostThreads * (kX * kY + 1) * sizeof(acc_t<T>), kAccess));
-  if (!allow_shared(large<T, true>, bytes)) return false;
+  if (!allow_shared<large<T, true>>(bytes)) return false;
   q.blocks_x = Divider<uint32_t>(1), q.blocks_y = Divider<uint32_t>(1);
   const int64_t groups = ceil_div(p.channels, q.planes);
   const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / groups, 1), p.batch, int64_t(65535)});

@@ -252,14 +252,14 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
   const int64_t blocks_x = ceil_div(all_x, q.units_x), blocks_y = ceil_div(all_y, q.units_y);
   const int64_t groups = ceil_div(p.channels, q.planes), an_image = groups * blocks_x * blocks_y;
   if (p.batch >= kMost || groups > kMost / (blocks_x * blocks_y) || p.y.in * p.x.in > kMost / q.planes ||
-      !allow_shared(multiply<T, kBlocks, kTiles, kTaps>, q.bytes))
+      !allow_shared<multiply<T, kBlocks, kTiles, kTaps>>(q.bytes))
     return false;
   const unsigned threads = unsigned(q.planes * q.units_x * q.units_y) * kWarp;
   const int64_t stage = q.patch_elements * int64_t(sizeof(T));
   const Split split =
       split_batch(p, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, q.bytes - q.stages * stage});
   q.images_a_split = split.images, q.stages = split.stages;
-  while ((too_large() || !allow_shared(multiply<T, kBlocks, kTiles, kTaps>, q.bytes)) && q.stages > 1) --q.stages;
+  while ((too_large() || !allow_shared<multiply<T, kBlocks, kTiles, kTaps>>(q.bytes)) && q.stages > 1) --q.stages;
   // A warp's outputs start at multiples of these.
   q.store_bytes = q.whole_rows ? run_bytes<T>(q.out, p.y.out * p.x.out, all_y > 1 ? kRows * p.x.out : 0)
                                : run_bytes<T>(q.out, p.x.out, 0);
@@ -292,13 +292,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
 
 }  // namespace
 
-// Reads driver state that never changes: cheap enough for every call.
-bool has_tensor_cores() {
-  int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 8;
-}
+bool has_tensor_cores() { return device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 8; }
 
 bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
   const auto fits = [](const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && a.pad >= 0 && small(a); };

@@ -154,8 +154,8 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, q.load_bytes == 16};
   const Split split = split_batch(p, sizeof(T), needs);
   q.images_a_split = split.images, q.stages = split.stages;
-  while (q.stages > 1 && !allow_shared(pixels<T, R>, q.stages * stage)) --q.stages;
-  if (!allow_shared(pixels<T, R>, q.stages * stage)) return false;
+  while (q.stages > 1 && !allow_shared<pixels<T, R>>(q.stages * stage)) --q.stages;
+  if (!allow_shared<pixels<T, R>>(q.stages * stage)) return false;
   q.chunk = Divider<uint32_t>(chunk), q.chunks = Divider<uint32_t>(chunks);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.tiles_x = Divider<uint32_t>(tiles_x);
   const dim3 grid(unsigned(chunks * blocks_x * blocks_y), unsigned(ceil_div(p.batch, q.images_a_split)));

@@ -183,7 +183,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
     return false;
   const Split split = split_batch(p, sizeof(T), {an_image, kBlock, 128, q.patch_bytes, 0});
   q.images_a_split = split.images, q.stages = split.stages;
-  while (q.stages > 1 && !allow_shared(depthwise::planes<T, R>, q.stages * q.patch_bytes)) --q.stages;
+  while (q.stages > 1 && !allow_shared<depthwise::planes<T, R>>(q.stages * q.patch_bytes)) --q.stages;
 
   q.weight = Parameters<T>(p.weight), q.bias = Parameters<T>(p.bias);
   q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);

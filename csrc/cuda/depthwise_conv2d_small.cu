@@ -157,7 +157,7 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.load_bytes = std::min(run_bytes<T>(p.in, p.channels * in_plane, q.planes * in_plane), 4);
   q.store_bytes = std::min(run_bytes<T>(p.out, p.channels * out_plane, q.planes * out_plane), 4);
   const int64_t groups = ceil_div(p.channels, q.planes), batches = ceil_div(p.batch, kImages);
-  if (bytes > kShared || p.channels >= kMost || batches > 65535 || !allow_shared(small_planes<T, kWidth>, bytes))
+  if (bytes > kShared || p.channels >= kMost || batches > 65535 || !allow_shared<small_planes<T, kWidth>>(bytes))
     return false;
   small_planes<T, kWidth><<<dim3(unsigned(groups), unsigned(batches)), kBlock, bytes, stream>>>(q);
   return true;
@@ -267,7 +267,7 @@ bool launch(const WeightGradient& p, cudaStream_t stream) {
   const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / groups, 1, ceil_div(p.batch, kImages));
   q.images_a_split = int(round_up(ceil_div(p.batch, wanted), kImages));
   const int64_t splits = ceil_div(p.batch, q.images_a_split);
-  if (!allow_shared(small_grad<T, kWidth>, bytes)) return false;
+  if (!allow_shared<small_grad<T, kWidth>>(bytes)) return false;
   const Tensor partial = partial_sums<T>(p, splits);
   q.partial = static_cast<acc_t<T>*>(partial.data_ptr());
   small_grad<T, kWidth><<<dim3(unsigned(groups), unsigned(splits)), kGradBlock, bytes, stream>>>(q);
