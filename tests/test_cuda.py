@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 from common import DTYPES
-from test_depthwise_conv2d import reference as depthwise_reference
+from depthwise import reference as depthwise_reference
 from test_upfirdn2d import reference
 
 import customops

@@ -1,0 +1,384 @@
+"""depthwise_conv2d in training: what its backward computes and calls, mixed precision, and the modules."""
+
+import copy
+import sys
+
+import pytest
+import torch
+from common import DTYPES
+from depthwise import assert_close, image, memory_formats, opened, randn, reference  # noqa: F401
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import customops
+from customops import depthwise_conv2d
+
+ops = torch.ops.customops
+HOOK = "MpsConvolutionBackward0"
+
+
+class Record(TorchDispatchMode):
+    """The arguments of all operators that are called, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.calls[function.name()] = args
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("all_require", [False, True])  # True: through torch's hook
+@pytest.mark.parametrize("needed", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])
+def test_only_what_is_needed_is_computed(needed, all_require, create_graph, device):
+    inputs = [t.to(device) for t in (torch.randn(1, 2, 5, 5), torch.randn(2, 1, 3, 3), torch.randn(2))]
+    for index, input_ in enumerate(inputs):
+        input_.requires_grad_(all_require or index in needed)
+    out = depthwise_conv2d(*inputs)
+    with Record() as record:
+        torch.autograd.grad(out, [inputs[i] for i in needed], torch.ones_like(out), create_graph=create_graph)
+    if type(out.grad_fn).__name__ == HOOK and not create_graph:
+        flags = record.calls["customops::_depthwise_conv2d_gradients"][-3:]
+        assert flags == tuple(index in needed for index in range(3))
+        return
+    names = (
+        "customops::_depthwise_conv2d_grad_input",
+        "customops::_depthwise_conv2d_grad_weight",
+        "aten::sum.dim_IntList",
+    )
+    for index, name in enumerate(names):
+        assert (name in record.calls) == (index in needed)
+
+
+@pytest.mark.parametrize("needed", [(), (0,), (1, 2)])
+def test_gradients_that_are_not_needed_are_none(needed, device):
+    x, weight = randn(2, 3, 5, 6, device=device), randn(3, 1, 3, 3, device=device, seed=1)
+    grad, flags = randn(2, 3, 5, 6, device=device, seed=2), [index in needed for index in range(3)]
+    gradients = ops._depthwise_conv2d_gradients(grad, x, weight, 1, 1, 1, 1, 1, 1, *flags)
+    expected = (
+        ops._depthwise_conv2d_grad_input(grad, weight, 5, 6, 1, 1, 1, 1, 1, 1, False),
+        ops._depthwise_conv2d_grad_weight(grad, x, 3, 3, 1, 1, 1, 1, 1, 1),
+        grad.sum((0, 2, 3)),
+    )
+    for index, (ours, theirs) in enumerate(zip(gradients, expected, strict=True)):
+        assert torch.equal(ours, theirs) if index in needed else ours is None
+
+
+@pytest.mark.parametrize("lower", [torch.float16, torch.bfloat16])
+def test_autocast_casts_as_for_torchs_convolutions(lower, device):
+    x, weight, bias = randn(2, 8, 9, 9, device=device), randn(8, 1, 3, 3, device=device), randn(8, device=device)
+    inputs = [t.requires_grad_() for t in (x, weight, bias)]
+    with torch.autocast(device, dtype=lower):
+        y = depthwise_conv2d(*inputs, padding=1)
+        assert y.dtype == F.conv2d(*inputs, padding=1, groups=8).dtype == lower
+        assert depthwise_conv2d(x.half(), weight, bias.bfloat16()).dtype == lower
+        wide = [t.double() for t in inputs]
+        assert depthwise_conv2d(*wide).dtype == F.conv2d(*wide, groups=8).dtype == torch.float64
+    assert torch.equal(y, depthwise_conv2d(*(t.to(lower) for t in inputs), padding=1))
+    for gradient, input_ in zip(torch.autograd.grad(y.float().square().sum(), inputs), inputs, strict=True):
+        assert gradient.dtype == torch.float32
+        assert gradient.shape == input_.shape
+
+
+@memory_formats
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, "same", 1), ((1, 2), (0, 1), (2, 1))])
+def test_torchs_hook_computes_the_same(stride, padding, dilation, dtype, memory_format, device):
+    """Training goes through nodes of the autograd graph in C++; other callers through those in Python."""
+    x = image((2, 20, 9, 10), dtype, device, memory_format).requires_grad_()
+    inputs = (x, randn(20, 1, 3, 5, dtype=dtype, device=device, seed=1).requires_grad_(), None)
+    for bias in (None, randn(20, dtype=dtype, device=device, seed=2).requires_grad_()):
+        inputs = (*inputs[:2], bias)
+        leaves = [t for t in inputs if t is not None]
+        hooked = depthwise_conv2d(*inputs, stride, padding, dilation)
+        with Record() as record:
+            python = depthwise_conv2d(*inputs, stride, padding, dilation)
+        assert type(hooked.grad_fn).__name__ == HOOK != type(python.grad_fn).__name__
+        assert "customops::_depthwise_conv2d" in record.calls
+        assert torch.equal(hooked, python)
+        grad = torch.randn_like(hooked)
+        for create_graph in (False, True):
+            gradients = [torch.autograd.grad(y, leaves, grad, True, create_graph) for y in (hooked, python)]
+            for ours, theirs in zip(*gradients, strict=True):
+                assert torch.equal(ours, theirs)
+                assert ours.stride() == theirs.stride()
+                assert ours.requires_grad == theirs.requires_grad
+
+
+def test_where_torchs_hook_is_not_taken(device, monkeypatch):
+    x, weight = randn(1, 3, 6, 6, device=device).requires_grad_(), randn(3, 1, 4, 4, device=device).requires_grad_()
+    expected = depthwise_conv2d(x, weight)
+    assert type(expected.grad_fn).__name__ == HOOK
+
+    class Called(Exception):
+        pass
+
+    def hook(*args):
+        raise Called
+
+    module = sys.modules["customops.depthwise_conv2d"]
+    monkeypatch.setattr(module, "_hook", hook)
+    with pytest.raises(Called):
+        depthwise_conv2d(x, weight)
+    depthwise_conv2d(x, weight.detach())  # torch's node would keep x for nothing
+    depthwise_conv2d(x, weight, padding="same")  # one zero more after the image than before it
+    depthwise_conv2d(x.to("meta"), weight.to("meta"))
+
+    class Tagged(torch.Tensor):
+        pass
+
+    bias = torch.zeros(3, device=device)
+    for arguments in (
+        (x.as_subclass(Tagged), weight),
+        (x, weight.as_subclass(Tagged)),
+        (x, weight, bias.as_subclass(Tagged)),
+    ):
+        assert torch.equal(depthwise_conv2d(*arguments), expected)
+    with torch.no_grad():
+        assert torch.equal(depthwise_conv2d(x, weight), expected)
+    with Record():
+        assert torch.equal(depthwise_conv2d(x, weight), expected)
+    with dual_level():
+        tangent = unpack_dual(depthwise_conv2d(make_dual(x, x.detach()), weight)).tangent
+        torch.testing.assert_close(tangent, expected)
+    torch.testing.assert_close(torch.func.vmap(lambda x: depthwise_conv2d(x, weight))(x[None]), expected[None])
+
+    def empty(*args):
+        raise NotImplementedError
+
+    for hook in (None, empty):  # another torch; the first call on CUDA
+        monkeypatch.setattr(module, "_hook", hook)
+        ours = depthwise_conv2d(x, weight)
+        assert torch.equal(ours, expected)
+        assert type(ours.grad_fn).__name__ == "depthwise_conv2dBackward"
+
+
+def test_only_the_known_torch_is_borrowed_from():
+    module = sys.modules["customops.depthwise_conv2d"]
+    assert module._borrow(module._BORROWED) is torch._mps_convolution
+    for name in module._BORROWED:
+        assert module._borrow(module._BORROWED | {name: "(Tensor self) -> Tensor"}) is None
+    assert module._borrow({"no_such_op": "()"}) is None
+
+
+def test_a_tangent_comes_through_the_backward_of_torchs_hook(device):
+    """The gradients are linear in the output's gradient, so that its tangent gives their tangents."""
+    x, weight = randn(1, 3, 6, 6, device=device).requires_grad_(), randn(3, 1, 3, 3, device=device).requires_grad_()
+    y = depthwise_conv2d(x, weight)
+    assert type(y.grad_fn).__name__ == HOOK
+    grad, tangent = torch.randn_like(y), torch.randn_like(y)
+    expected = torch.autograd.grad(y, (x, weight), tangent, retain_graph=True)
+    with dual_level():
+        duals = torch.autograd.grad(y, (x, weight), make_dual(grad, tangent))
+        for dual, theirs in zip(duals, expected, strict=True):
+            assert torch.equal(unpack_dual(dual).tangent, theirs)
+
+
+def test_backward_in_inference_mode(device):
+    inputs = randn(1, 3, 6, 6, device=device).requires_grad_(), randn(3, 1, 3, 3, device=device).requires_grad_()
+    expected = torch.autograd.grad(depthwise_conv2d(*inputs).sum(), inputs)
+    loss = depthwise_conv2d(*inputs).sum()
+    with torch.inference_mode():
+        for ours, theirs in zip(torch.autograd.grad(loss, inputs), expected, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_a_traced_backward_of_torchs_hook_computes_nothing(device):
+    """It calls our ops, which have fake kernels: compiled autograd traces a backward whose forward was eager."""
+    x, weight, bias = (randn(*shape, device=device).requires_grad_() for shape in ((2, 8, 6, 6), (8, 1, 3, 3), (8,)))
+    y = depthwise_conv2d(x, weight, bias)
+    assert type(y.grad_fn).__name__ == HOOK
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        gradients = torch.autograd.grad(y, (x, weight, bias), torch.empty(y.shape, device=device))
+    for gradient, input_ in zip(gradients, (x, weight, bias), strict=True):
+        assert isinstance(gradient, FakeTensor)
+        assert gradient.shape == input_.shape
+
+
+def test_torchs_hook_takes_depthwise_convolutions_only(device):
+    x = randn(1, 4, 6, 6, device=device)
+    with pytest.raises(
+        RuntimeError, match=r"_mps_convolution: customops computes depthwise .*, and got .* and 2 groups"
+    ):
+        torch._mps_convolution(x, randn(4, 2, 3, 3, device=device), None, (0, 0), (1, 1), (1, 1), 2)
+
+
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "dilation"),
+    [
+        ((2, 2, 9, 40), 3, 1, 1),  # fewer channels than a register has lanes
+        ((2, 40, 30, 33), 3, 2, 1),
+        ((2, 40, 20, 14), 5, 1, 1),
+        ((2, 16, 30, 28), 7, 1, 1),
+        ((9, 24, 7, 7), 7, 1, 1),
+        ((2, 3, 20, 20), 5, 1, 2),
+        ((1, 3, 40, 60), 31, 1, 1),
+        ((1, 2, 5, 90), 69, 1, 1),  # more than tensor cores take
+    ],
+)
+def test_float32_parameters_beside_16_bit_images(shape, kernel, stride, dilation, dtype, memory_format, device):
+    """They are rounded as a cast would, and their gradients are sums that are not rounded to 16 bits."""
+    padding = dilation * (kernel // 2)
+    x = image(shape, dtype, device, memory_format).requires_grad_()
+    weight = randn(shape[1], 1, kernel, kernel, device=device, seed=1).requires_grad_()
+    bias = randn(shape[1], device=device, seed=2).requires_grad_()
+    inputs, rounded = (x, weight, bias), [t.detach().to(dtype).requires_grad_() for t in (x, weight, bias)]
+    y, expected = (depthwise_conv2d(*three, stride, padding, dilation) for three in (inputs, rounded))
+    assert torch.equal(y, expected)
+    grad = image(y.shape, dtype, device, memory_format, seed=3)
+    gradients = torch.autograd.grad(y, inputs, grad, retain_graph=True)
+    rounded_gradients = torch.autograd.grad(expected, rounded, grad)
+    for mixed in ((x, rounded[1], bias), (x, weight, rounded[2])):
+        z = depthwise_conv2d(*mixed, stride, padding, dilation)
+        assert torch.equal(z, expected)
+        for k, got in enumerate(torch.autograd.grad(z, mixed, grad)):
+            assert torch.equal(got, (gradients if mixed[k] is inputs[k] else rounded_gradients)[k])
+    assert [g.dtype for g in gradients] == [dtype, torch.float32, torch.float32]
+    for ours, theirs in zip(gradients[:2], rounded_gradients[:2], strict=True):
+        assert torch.equal(ours.to(dtype), theirs)
+    doubles = [t.detach().double().cpu().requires_grad_() for t in rounded]
+    exact = torch.autograd.grad(reference(*doubles, stride, padding, dilation), doubles, grad.double().cpu())
+    for ours, theirs in zip(gradients[1:], exact[1:], strict=True):
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_derivatives_of_float32_parameters_beside_16_bit_images(dtype, device):
+    """Second derivatives and tangents are those of the same numbers in the same dtypes, up to their rounding."""
+    x = randn(2, 3, 8, 9, dtype=dtype, device=device)
+    weight, bias = randn(3, 1, 3, 3, device=device, seed=1), randn(3, device=device, seed=2)
+    op = lambda x, w, b: depthwise_conv2d(x, w, b, 1, 1)  # noqa: E731
+    inputs = [t.requires_grad_() for t in (x, weight, bias)]
+    doubles = [t.detach().to(dtype).double().cpu().requires_grad_() for t in inputs]
+
+    def second(op, inputs):
+        first = torch.autograd.grad(op(*inputs).square().sum(), inputs, create_graph=True)
+        return first, torch.autograd.grad(sum(g.square().mean() for g in first), inputs)
+
+    theirs = second(lambda x, w, b: reference(x, w, b, 1, 1), doubles)
+    for mine, exact in zip(second(op, inputs), theirs, strict=True):
+        for a, b, input_ in zip(mine, exact, inputs, strict=True):
+            assert a.dtype == input_.dtype
+            error = float((a.detach().double().cpu() - b.detach()).norm() / b.detach().norm())
+            assert error < 8 * torch.finfo(dtype).eps
+    tangents = [torch.ones_like(t) for t in inputs]
+    values = [t.detach() for t in inputs]
+    y, tangent = torch.func.jvp(op, tuple(values), tuple(tangents))
+    assert y.dtype == tangent.dtype == dtype
+    exact = torch.func.jvp(
+        lambda x, w, b: reference(x, w, b, 1, 1),
+        tuple(t.detach() for t in doubles),
+        tuple(map(torch.ones_like, doubles)),
+    )[1]
+    assert float((tangent.double().cpu() - exact).norm() / exact.norm()) < 4 * torch.finfo(dtype).eps
+
+
+ARGUMENTS = [
+    {"kernel_size": 3},
+    {"kernel_size": (5, 3), "stride": 2, "padding": (2, 1), "bias": False},
+    {"kernel_size": 4, "padding": "same", "dilation": 2},
+    {"kernel_size": 3, "stride": (1, 2), "padding": "valid", "dtype": torch.float64},
+]
+
+
+def conv2d(channels, **arguments):
+    return torch.nn.Conv2d(channels, channels, groups=channels, **arguments)
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+def test_module_is_a_drop_in(arguments, device):
+    torch.manual_seed(0)
+    theirs = conv2d(6, device=device, **arguments)
+    torch.manual_seed(0)
+    ours = customops.nn.DepthwiseConv2d(6, device=device, **arguments)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True))
+    x = randn(2, 6, 13, 12, dtype=ours.weight.dtype, device=device)
+    assert_close(ours(x).detach(), reference(x, *(None if p is None else p.detach() for p in (ours.weight, ours.bias)), ours.stride, ours.padding, ours.dilation))  # fmt: skip
+    assert torch.equal(ours(x[0]), ours(x)[0])
+    for a, b in ((ours, theirs), (theirs, ours)):
+        torch.nn.init.normal_(b.weight)
+        a.load_state_dict(b.state_dict())
+        assert torch.equal(a.weight, b.weight)
+    assert repr(ours) == repr(theirs).replace("Conv2d", "DepthwiseConv2d")
+    with pytest.raises(ValueError, match="same"):
+        customops.nn.DepthwiseConv2d(6, 3, stride=2, padding="same")
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.depthwise = conv2d(8, kernel_size=3, padding=1)
+        self.again = self.depthwise
+        self.branch = torch.nn.ModuleList([conv2d(8, kernel_size=5, padding=2, bias=False), torch.nn.Conv2d(8, 8, 1)])
+        self.multiplier = torch.nn.Conv2d(8, 16, 3, groups=8, padding=1)
+        self.reflect = conv2d(16, kernel_size=3, padding=1, padding_mode="reflect")
+        self.derived = type("Derived", (torch.nn.Conv2d,), {})(16, 16, 3, groups=16, padding=1)
+        self.lazy = torch.nn.LazyConv2d(16, 3, groups=16, padding=1)
+
+    def forward(self, x):
+        x = self.again(self.depthwise(self.stem(x)))
+        for module in self.branch:
+            x = module(x)
+        return self.lazy(self.derived(self.reflect(self.multiplier(x))))
+
+
+def test_replace_depthwise(device):
+    ours = customops.nn.DepthwiseConv2d
+    model = Net()
+    assert customops.replace_depthwise(model) is model
+    assert type(model.lazy) is torch.nn.LazyConv2d  # it does not know its channels yet
+    model = Net().to(device)
+    x = randn(2, 3, 10, 12, device=device)
+    model(x)
+    untouched = copy.deepcopy(model)
+    parameters, seen = list(model.parameters()), []
+    model.depthwise.register_forward_hook(lambda *_: seen.append("hook"))
+    model.eval()
+    customops.replace_depthwise(model)
+    assert [name for name, module in model.named_modules() if type(module) is ours] == ["depthwise", "branch.0", "lazy"]
+    assert model.again is model.depthwise
+    assert not model.depthwise.training
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    torch.testing.assert_close(model(x), untouched(x), rtol=1e-4, atol=1e-4)
+    assert seen == ["hook", "hook"]
+    untouched.load_state_dict(model.state_dict())
+    model.load_state_dict(untouched.state_dict())
+    before = [type(module) for module in model.modules()]
+    customops.replace_depthwise(model)
+    assert [type(module) for module in model.modules()] == before
+
+
+def test_replace_depthwise_of_one_module(device):
+    module = conv2d(4, kernel_size=3)
+    assert type(customops.replace_depthwise(module)) is customops.nn.DepthwiseConv2d
+    assert type(customops.replace_depthwise(conv2d(4, kernel_size=3, dtype=torch.complex64))) is torch.nn.Conv2d
+    assert type(copy.deepcopy(module.to(device))) is customops.nn.DepthwiseConv2d
+
+
+def test_training_goes_as_with_torch(device):
+    torch.manual_seed(0)
+    theirs = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3), conv2d(16, kernel_size=7, padding=3), torch.nn.GELU(), torch.nn.Conv2d(16, 4, 1)
+    ).to(device)
+    ours = customops.replace_depthwise(copy.deepcopy(theirs))
+    x, losses = randn(4, 3, 16, 16, device=device), []
+    for model in (theirs, ours):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses.append([])
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[0][-1] < losses[0][0]
