@@ -63,11 +63,14 @@ def theirs(kind, stride, padding, channels, flags):
 
 
 def rows(device):
+    if device == "cuda":
+        return rows_of(CUDA, (torch.float32, torch.float16, torch.bfloat16), device)
+    return rows_of(CPU, (torch.float32, torch.bfloat16, torch.float64), device)
+
+
+def rows_of(shapes, dtypes, device):
     found = []
-    dtypes = (torch.float32, torch.float16, torch.bfloat16)
-    if device == "cpu":
-        dtypes = (torch.float32, torch.bfloat16, torch.float64)
-    for n, c, size, kernel, stride in CUDA if device == "cuda" else CPU:
+    for n, c, size, kernel, stride in shapes:
         padding, out = kernel // 2, (size + 2 * (kernel // 2) - kernel) // stride + 1
         for dtype in dtypes:
             for layout, memory_format in FORMATS.items():

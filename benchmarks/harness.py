@@ -122,10 +122,23 @@ def table(result: dict) -> str:
     return "\n".join(lines)
 
 
-def main(op: str, rows: Callable[[str], list[Row]]) -> None:
+def slower(result: dict) -> str:
+    """The rows in which a peer takes less than 99 % of our time."""
+    lines = []
+    for row in result["rows"]:
+        us = {name: t for name, t in row["us"].items() if name != FLOOR}
+        ours, best = us.pop("customops"), min(us, key=us.get)
+        if us[best] < 0.99 * ours:
+            lines.append(f"  {row['name']}: {us[best] / ours:.2f} ({best})")
+    return "\n".join(
+        [f"slower than the best peer by more than 1 %: {len(lines)} of {len(result['rows'])} rows", *lines]
+    )
+
+
+def main(op: str, rows: Callable[[str], list[Row]], output: Path = RESULTS) -> None:
     parser = argparse.ArgumentParser(description=f"Times {op} beside its peers.")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=output)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
     args = parser.parse_args()
@@ -136,6 +149,6 @@ def main(op: str, rows: Callable[[str], list[Row]]) -> None:
             continue
         us = measure(row, args.device, args.rounds)
         result["rows"].append({"name": row.name, "bytes": row.bytes, "us": {k: round(v, 2) for k, v in us.items()}})
-    print(table(result), flush=True)
+    print(table(result), slower(result), sep="\n", flush=True)
     args.output.mkdir(parents=True, exist_ok=True)
     (args.output / f"{op}-{args.device}.json").write_text(json.dumps(result, indent=1) + "\n")
