@@ -127,8 +127,8 @@ def slower(result: dict) -> str:
     lines = []
     for row in result["rows"]:
         us = {name: t for name, t in row["us"].items() if name != FLOOR}
-        ours, best = us.pop("customops"), min(us, key=us.get)
-        if us[best] < 0.99 * ours:
+        ours, best = us.pop("customops"), min(us, key=us.get, default=None)
+        if best and us[best] < 0.99 * ours:
             lines.append(f"  {row['name']}: {us[best] / ours:.2f} ({best})")
     return "\n".join(
         [f"slower than the best peer by more than 1 %: {len(lines)} of {len(result['rows'])} rows", *lines]

@@ -233,16 +233,19 @@ def test_upfirdn2d_in_a_graph_on_a_side_stream(up, down, taps, memory_format):
 @two_gpus
 @memory_formats
 @pytest.mark.parametrize("taps", [3, 7, 31])
-def test_depthwise_conv2d_gives_the_same_bits_on_another_device(taps, memory_format):
-    x = torch.randn(32, 64, 56, 56, device="cuda:1", dtype=torch.bfloat16).contiguous(memory_format=memory_format)
-    weight = torch.randn(64, 1, taps, taps, device="cuda:1", dtype=torch.bfloat16)
-    found = []
-    for device in ("cuda:1", "cuda:0"):  # the other one first, while device 0 is current
-        inputs = [t.to(device).requires_grad_() for t in (x, weight)]
-        y = customops.depthwise_conv2d(*inputs, padding=taps // 2)
-        found.append([t.cpu() for t in (y, *torch.autograd.grad(y, inputs, y.detach()))])
-    assert all(torch.equal(there, here) for there, here in zip(*found, strict=True))
-    assert torch.cuda.current_device() == 0
+def test_depthwise_conv2d_gives_the_same_bits_on_every_device(taps, memory_format):
+    x = torch.randn(32, 64, 56, 56, dtype=torch.bfloat16).contiguous(memory_format=memory_format)
+    weight, found = torch.randn(64, 1, taps, taps, dtype=torch.bfloat16), []
+    for current in (0, 1):
+        for device in ("cuda:1", "cuda:0"):
+            inputs = [t.to(device).requires_grad_() for t in (x, weight)]
+            with torch.cuda.device(current):
+                y = customops.depthwise_conv2d(*inputs, padding=taps // 2)
+                gradients = torch.autograd.grad(y, inputs, y.detach())
+                assert torch.cuda.current_device() == current
+            found.append([t.cpu() for t in (y, *gradients)])
+    for others in found[1:]:
+        assert all(map(torch.equal, found[0], others))
 
 
 @two_gpus

@@ -4,7 +4,15 @@ import sys
 import pytest
 import torch
 from common import COMPILE_BACKENDS, DTYPES, OPCHECK_DTYPE, SAME_SHAPE, compiled_in_one_graph, in_forks, make, python
-from depthwise import FORMATS, assert_close, image, memory_formats, opened, randn, reference  # noqa: F401
+from depthwise import (
+    FORMATS,
+    assert_close,
+    image,
+    memory_formats,
+    opened,  # noqa: F401
+    randn,
+    reference,
+)
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional as F
 

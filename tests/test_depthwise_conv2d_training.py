@@ -6,7 +6,14 @@ import sys
 import pytest
 import torch
 from common import DTYPES
-from depthwise import assert_close, image, memory_formats, opened, randn, reference  # noqa: F401
+from depthwise import (
+    assert_close,
+    image,
+    memory_formats,
+    opened,  # noqa: F401
+    randn,
+    reference,
+)
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.nn import functional as F

@@ -491,13 +491,14 @@ __device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[w
 // there is: another thread may launch the same kernel with more.
 template <auto kernel>
 bool allow_shared(int64_t bytes) {
-  constexpr int kUnasked = 48 << 10;
-  return bytes <= kUnasked || bytes <= once_a_device([](int) {
-                                const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
-                                const auto set =
-                                    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-                                return set == cudaSuccess ? most : kUnasked;
-                              });
+  if (bytes <= 48 << 10) return true;
+  return bytes <= once_a_device([](int) {
+           const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
+           if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess)
+             return most;
+           cudaGetLastError();  // not launch()'s business: another kernel will do
+           return 0;
+         });
 }
 
 // grad_weight goes through partial sums, one a split of the batch, added up in their order: the result does not depend

@@ -12,28 +12,20 @@
 
 #include <array>
 #include <atomic>
-#include <optional>
 
 #include "../check.h"
 
 namespace customops::cuda {
 
-inline int current_device() {
-  int device = 0;
-  cudaGetDevice(&device);
-  return device;
-}
-
-// ask(device), a positive number of the current device that never changes; asked once, because the driver takes a lock
-// for each question. F is a lambda: what is known belongs to its type.
+// ask(device) of the current device, where an answer that isn't 0 never changes: asked once, because the driver takes a
+// lock for each question. F is a lambda: what is known belongs to its type.
 template <class F>
 int once_a_device(const F& ask) {
-  static std::array<std::atomic<int>, 64> known;  // 0: not asked yet
-  const int device = current_device();
-  if (device >= int(known.size())) return ask(device);
-  int value = known[device].load(std::memory_order_relaxed);
-  if (value == 0) known[device].store(value = ask(device), std::memory_order_relaxed);
-  return value;
+  static std::array<std::atomic<int>, 128> known;  // torch has no more devices
+  int device = 0;
+  cudaGetDevice(&device);
+  if (known[device] == 0) known[device] = ask(device);
+  return known[device];
 }
 
 template <cudaDeviceAttr attribute>
@@ -62,10 +54,8 @@ inline cudaStream_t current_stream(int32_t device) {
 // Runs f(stream) with t's device current and checks the launch: launch("add2", a, [&](cudaStream_t stream) { ... }).
 template <class F>
 void launch(const char* op, const Tensor& t, const F& f) {
-  const int device = t.get_device_index();
-  std::optional<torch::stable::accelerator::DeviceGuard> guard;  // not made without need: it takes time
-  if (device != current_device()) guard.emplace(device);
-  f(current_stream(device));
+  const torch::stable::accelerator::DeviceGuard guard(t.get_device_index());
+  f(current_stream(t.get_device_index()));
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess)
     fail(op, ": the CUDA kernel could not be launched on ", device_name(t), ": ", cudaGetErrorString(error), " (",
          cudaGetErrorName(error), ")");
