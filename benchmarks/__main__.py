@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HELPERS = {"__main__", "elementwise", "harness", "layers", "load", "models", "overhead", "plot"}
+HELPERS = {"__main__", "counters", "elementwise", "harness", "layers", "load", "models", "overhead", "plot"}
 
 
 def main() -> None:
