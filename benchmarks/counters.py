@@ -9,6 +9,7 @@ cycles an issued instruction.
 
 import argparse
 import csv
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def launch(rows: list) -> None:
 
 def short(kernel: str) -> str:
     """`pixels` of "void customops::cuda::(anonymous namespace)::pixels<c10::Half, ...>(...)"."""
-    name = kernel.replace("(anonymous namespace)::", "").removeprefix("void ")
+    name = re.sub(r"\(anonymous namespace\)::|<unnamed>::|^void ", "", kernel)
     return name.split("<")[0].split("(")[0].split("::")[-1]
 
 

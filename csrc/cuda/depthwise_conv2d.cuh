@@ -525,30 +525,39 @@ Tensor partial_sums(const WeightGradient& p, int64_t splits) {
   return empty_strided(p.in, {&n, 1}, {&one, 1});
 }
 
-// 8 sums a block, 32 threads each. O: T or float.
+// 2^log_sums sums a block, each by as many threads as that leaves. O: T or float.
 template <class O, class A>
-__global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out, int64_t n, int splits) {
-  constexpr int kSums = 8;
+__global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out, int64_t n, int splits, int log_sums) {
+  constexpr int kAtOnce = 8;  // loads that a thread waits for together: none of them is behind a branch
   __shared__ A sums[kThreads];
-  const int64_t i = int64_t(blockIdx.x) * kSums + threadIdx.x % kSums;
+  const int a_block = 1 << log_sums, step = kThreads >> log_sums;
+  const int64_t i = (int64_t(blockIdx.x) << log_sums) + (threadIdx.x & (a_block - 1)), from = min(i, n - 1);
   A sum = 0;
-  if (i < n)
-#pragma unroll 8
-    for (int s = threadIdx.x / kSums; s < splits; s += kThreads / kSums) sum += partial[s * n + i];
-  sums[threadIdx.x] = sum;
-  for (int half = kThreads / 2; half >= kSums; half /= 2) {
-    __syncthreads();
-    if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+  for (int first = threadIdx.x >> log_sums; first < splits; first += kAtOnce * step) {
+    A values[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) values[k] = partial[min(first + k * step, splits - 1) * n + from];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (first + k * step < splits) sum += values[k];
   }
-  if (threadIdx.x < kSums && i < n) out[i] = narrow<O>(sums[threadIdx.x]);
+  for (int half = kThreads / 2; half >= a_block; half /= 2) {
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (int(threadIdx.x) < half) sum += sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (int(threadIdx.x) < a_block && i < n) out[i] = narrow<O>(sum);
 }
 
 template <class T>
 void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
   const int64_t n = p.channels * p.taps();
+  int log_sums = 8;  // kThreads sums, unless a thread would add up more than 8 splits
+  while (log_sums > 3 && (splits << log_sums) > 8 * kThreads) --log_sums;
   const auto launch = [&](auto* out) {
-    add_splits<<<blocks(n, 8), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()), out, n,
-                                                      int(splits));
+    add_splits<<<blocks(n, 1 << log_sums), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()), out,
+                                                                  n, int(splits), log_sums);
   };
   if constexpr (sizeof(T) == 2)
     if (p.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(p.out.data_ptr()));
