@@ -3,8 +3,8 @@
     python benchmarks/counters.py [--rows="k5 s2"] [--rows=...]
 
 Rows are those of benchmarks/depthwise_conv2d.py. Needs Nsight Compute (`ncu`) on the PATH, and the right to read counters.
-Percentages are of what the GPU could do in the same time; the stalls are the two reasons for which warps wait most, in
-cycles an issued instruction.
+Percentages are of what the GPU could do in the same time; the stalls are the two of ten reasons for which warps wait
+most, in cycles an issued instruction.
 """
 
 import argparse
@@ -71,6 +71,8 @@ def main() -> None:
     args = parser.parse_args()
     texts = args.rows or [""]
     rows = wanted(texts)
+    if not rows:
+        sys.exit(f"no row's name contains {' or '.join(texts)}")
     if args.watched:
         launch(rows)
         return
