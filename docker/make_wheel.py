@@ -252,7 +252,7 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         names = images.ensure(engine, variant, base)
         steps.next()
         build_in_container(engine, names["build"], out, archs)
-        if not os.environ.get("CUSTOMOPS_TESTED"):  # so say `make verify`, whose wheel passed, and .ci/run
+        if not os.environ.get("CUSTOMOPS_TESTED"):  # which `make verify` says: it compares with a wheel that passed
             steps.next()
             test_in_container(engine, names["test"], out)
     wheel = publish(out)
