@@ -109,22 +109,24 @@ int row_vector(const void* base, int64_t width, int64_t also = 0) {
   return 1;
 }
 
+// An address in shared memory: a third of the instructions of one that may lie anywhere.
+__device__ inline unsigned shared_address(const void* at) { return unsigned(__cvta_generic_to_shared(at)); }
+
 // Copies that need no registers on their way, from sm_80 on; done after wait_copies, in the issuing thread's eyes.
 // Those of 16 bytes can go past the L1 cache, which is small beside much shared memory.
 template <int bytes, bool past_l1 = false>
-__device__ void copy_async(void* shared, const void* global) {
+__device__ void copy_async(unsigned shared, const void* global) {
   static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (bytes >= 4) {
-    const unsigned to = unsigned(__cvta_generic_to_shared(shared));
     if constexpr (past_l1 && bytes == 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
     else
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(bytes) : "memory");
     return;
   }
 #endif
-  *static_cast<Bits<bytes>*>(shared) = *static_cast<const Bits<bytes>*>(global);
+  *static_cast<Bits<bytes>*>(__cvta_shared_to_generic(shared)) = *static_cast<const Bits<bytes>*>(global);
 }
 
 constexpr int kMostStages = 4;
@@ -205,9 +207,10 @@ struct Loads {
       for (int i = 0; i < kKept; ++i)
         if (from[i] >= 0) patch[to[i]] = value[i];
     } else {
+      const unsigned shared = shared_address(patch);
 #pragma unroll
       for (int i = 0; i < kKept; ++i)
-        if (from[i] >= 0) copy_async<bytes, Place::kPastL1>(patch + to[i], image + from[i]);
+        if (from[i] >= 0) copy_async<bytes, Place::kPastL1>(shared + to[i] * unsigned(sizeof(T)), image + from[i]);
     }
   }
   template <int kMostBytes = 16, class T>
@@ -226,14 +229,15 @@ struct Loads {
       int to_rest, from_rest;
       place(at, to_rest, from_rest);
       if (from_rest < 0) continue;
+      const unsigned shared = shared_address(patch + to_rest);
       if (kMostBytes == 16 && bytes == 16)
-        copy_async<kMostBytes, Place::kPastL1>(patch + to_rest, image + from_rest);
+        copy_async<kMostBytes, Place::kPastL1>(shared, image + from_rest);
       else if (bytes == 8)
-        copy_async<8>(patch + to_rest, image + from_rest);
+        copy_async<8>(shared, image + from_rest);
       else if (bytes == 4)
-        copy_async<4>(patch + to_rest, image + from_rest);
+        copy_async<4>(shared, image + from_rest);
       else
-        copy_async<2>(patch + to_rest, image + from_rest);
+        copy_async<2>(shared, image + from_rest);
     }
   }
 };
@@ -277,6 +281,66 @@ struct PlanesPlace {
     const int x = x_lo + vectors.split(i) * vector, y = y_lo + height.split(i), plane = i;
     to = (plane * rows + y - y0) * pitch + x - x0;
     from = (plane * h + y) * w + x;
+  }
+};
+
+// Brings rows of whole planes, or all columns of some rows of one plane, into shared memory: a run in memory, so that a
+// thread's vectors lie at constant distances, and one copy is a handful of instructions. place() says where they go;
+// all threads of a block of kBlock.
+template <int kBlock, class T, class Place>
+struct Run {
+  static constexpr int kKept = 8;
+  const Place& place;
+  int vectors, first;  // of this thread: the number of vectors, the place of the first in memory
+  unsigned to[kKept];
+
+  __device__ Run(const Place& place, int planes) : place(place) {
+    const PlanesPlace places = place();
+    int unused;
+    places(0, unused, first);
+    first += int(threadIdx.x) * places.vector;
+    vectors = (places.all(planes) - int(threadIdx.x) + kBlock - 1) / kBlock;
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) to[i] = place_of(places, i);
+  }
+  __device__ static unsigned place_of(const PlanesPlace& places, int i) {
+    int at, unused;
+    places(threadIdx.x + i * kBlock, at, unused);
+    return at * unsigned(sizeof(T));
+  }
+  // `from` is where this thread's first vector lies.
+  template <int bytes>
+  __device__ void issue(unsigned patch, const char* from) const {
+#pragma unroll
+    for (int half = 0; half < kKept; half += kKept / 2)
+      if (half == 0 || half < vectors)
+#pragma unroll
+        for (int i = half; i < half + kKept / 2; ++i) copy<bytes>(i, patch + to[i], from + i * kBlock * bytes);
+    if (kKept < vectors) {
+      const PlanesPlace places = place();
+#pragma unroll 1
+      for (int i = kKept; i < vectors; ++i) copy<bytes>(i, patch + place_of(places, i), from + i * kBlock * bytes);
+    }
+  }
+  // A comparison and a copy: of an `if` around a copy, the compiler makes eight instructions.
+  template <int bytes>
+  __device__ void copy(int i, unsigned to, const char* from) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (bytes == 2) {
+      if (i < vectors) copy_async<2>(to, from);
+    } else
+      asm volatile("{.reg .pred p; setp.lt.s32 p, %0, %1; @p cp.async.ca.shared.global [%2], [%3], %4;}" ::"r"(i),
+                   "r"(vectors), "r"(to), "l"(from), "n"(bytes)
+                   : "memory");
+#endif
+  }
+  __device__ void issue(int vector, unsigned patch, const T* from) const {
+    if (vector == 4)
+      issue<4 * sizeof(T)>(patch, reinterpret_cast<const char*>(from));
+    else if (vector == 2)
+      issue<2 * sizeof(T)>(patch, reinterpret_cast<const char*>(from));
+    else
+      issue<sizeof(T)>(patch, reinterpret_cast<const char*>(from));
   }
 };
 
@@ -573,7 +637,8 @@ bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool has_tensor_cores();  // that launch_mma can use
+bool launch_mma_grad_weight(const WeightGradient& p, cudaStream_t stream);
+bool has_tensor_cores();  // that the two can use
 
 }  // namespace depthwise
 }  // namespace customops::cuda

@@ -4,6 +4,7 @@
 //
 //   grad_planes  contiguous, 3x3, 5x5, 7x7, stride 1 and 2: tiles in shared memory;
 //   grad_pixels  channels_last, the same: neighbouring threads take neighbouring channels;
+//   depthwise_conv2d_grad_mma.cu  16-bit, 5x5 and 7x7, most sizes: tensor cores, from sm_80 on;
 //   depthwise_conv2d_small.cu  batches of images 7 or 8 pixels wide at stride 1;
 //   depthwise_conv2d_large.cu  large kernels at stride 1;
 //   grad_general everything else, eight taps at a time.
@@ -401,6 +402,7 @@ void run(const WeightGradient& p, cudaStream_t stream) {
   const bool plain = p.x.dilation == 1 && p.y.dilation == 1 && small(p.x) && small(p.y);
   if constexpr (!std::is_same_v<T, double>) {
     if (plain && !p.channels_last && launch_small_grad_weight(p, stream)) return;
+    if (plain && launch_mma_grad_weight(p, stream)) return;
     if (plain && p.x.taps == p.y.taps) {
       if (p.x.taps == 3 && launch_taps<T, 3>(p, stream)) return;
       if (p.x.taps == 5 && launch_taps<T, 5>(p, stream)) return;

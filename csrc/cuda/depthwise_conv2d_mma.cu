@@ -11,6 +11,7 @@
 //
 // Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.
 #include "depthwise_conv2d.cuh"
+#include "matrices.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -28,48 +29,6 @@ struct MmaOf {
   bool flipped, whole_rows;  // whole_rows: a warp's outputs are as wide as the image
   Divider<uint32_t> blocks_x, blocks_y;
 };
-
-__device__ inline void load_matrices(uint32_t (&to)[4], unsigned from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(from)
-               : "memory");
-#endif
-}
-
-template <class T>
-__device__ void multiply_16(float (&sum)[4], const uint32_t* a, const uint32_t* b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, c10::Half>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#endif
-}
-
-template <class T>
-__device__ void multiply_8(float (&sum)[4], const uint32_t* a, const uint32_t* b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, c10::Half>)
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(b[0]));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b[0]));
-#endif
-}
 
 // kTaps: rows of taps, whose matrices then stay in registers, or 0 for any number of them.
 template <class T, int kBlocks, int kTiles, int kTaps>
@@ -96,11 +55,21 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
     row[kTapPitch - 1] = tap;
   }
 
-  const PlanesPlace place(by - p.top, bx - p.left, p.rows, p.pitch, p.pitch, p.in_h, p.in_w,
-                          p.load_bytes / int(sizeof(T)));
-  const Loads<8, PlanesPlace> loads(place, place.all(count));
+  const auto place = [&] {
+    return PlanesPlace(by - p.top, bx - p.left, p.rows, p.pitch, p.pitch, p.in_h, p.in_w,
+                       p.load_bytes / int(sizeof(T)));
+  };
+  constexpr bool kWhole = kTiles == 2;  // the width of the images
+  using Way = std::conditional_t<kWhole, Run<kBlock, T, decltype(place)>, Loads<8, PlanesPlace>>;
+  const Way loads = [&] {
+    if constexpr (kWhole)
+      return Way(place, count);
+    else
+      return Way(place(), place().all(count));
+  }();
   const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
   const T* in = p.in + int64_t(begin) * in_image + int64_t(channel) * p.in_h * p.in_w;
+  if constexpr (kWhole) in += loads.first;
 
   // A warp has one share of the block's outputs, the same in every image.
   const int units = p.units_x * p.units_y, plane = warp / units, uy = warp % units / p.units_x,
@@ -110,8 +79,7 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
   const int width = min(kTiles * kColumns, p.out_w - ox), height = min(kRows, p.out_h - oy);
   const int tiles = (width + kColumns - 1) / kColumns;
   const int patch = (plane * p.rows + uy * kRows) * p.pitch + ux * kTiles * kColumns;
-  const unsigned matrices =
-      unsigned(__cvta_generic_to_shared(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns));
+  const unsigned matrices = shared_address(patches + patch + lane % 16 * p.pitch + lane / 16 * kColumns);
   const float bias = busy && p.bias ? p.bias[channel + plane] : 0.0f;
   T* out = p.out + (int64_t(begin) * p.channels + channel + plane) * p.out_h * p.out_w + int64_t(oy) * p.out_w + ox;
   T* const staged = reinterpret_cast<T*>(shared + p.staged_at) + warp * kRows * p.staged_pitch;
@@ -128,7 +96,11 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
       for (int j = 0; j < kBlocks; ++j) kept[ky][j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
 
   const auto bring = [&](int stage) {
-    loads.template issue_bytes<8>(p.load_bytes, patches + stage * p.patch_elements, in);
+    T* const patch = patches + stage * p.patch_elements;
+    if constexpr (kWhole)
+      loads.issue(p.load_bytes / int(sizeof(T)), shared_address(patch), in);
+    else
+      loads.template issue_bytes<8>(p.load_bytes, patch, in);
     in += in_image;
   };
   const auto compute = [&](int stage) {
@@ -254,7 +226,7 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
   if (p.batch >= kMost || groups > kMost / (blocks_x * blocks_y) || p.y.in * p.x.in > kMost / q.planes ||
       !allow_shared<multiply<T, kBlocks, kTiles, kTaps>>(q.bytes))
     return false;
-  const unsigned threads = unsigned(q.planes * q.units_x * q.units_y) * kWarp;
+  const unsigned threads = kTiles == 2 ? kBlock : unsigned(q.planes * q.units_x * q.units_y) * kWarp;
   const int64_t stage = q.patch_elements * int64_t(sizeof(T));
   const Split split =
       split_batch(p, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, q.bytes - q.stages * stage});
@@ -271,8 +243,10 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
 
 template <class T, int kBlocks, int kTaps>
 bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
-  return p.x.out <= 2 * kColumns ? launch<T, kBlocks, 2, kTaps>(p, vector, shift, stream)
-                                 : launch<T, kBlocks, 7, kTaps>(p, vector, shift, stream);
+  const bool whole = p.x.out <= 2 * kColumns && p.x.in + p.x.pad + shift <= (kBlocks + 1) * kColumns &&
+                     p.y.in + p.y.pad < p.y.out + p.y.taps;
+  return whole ? launch<T, kBlocks, 2, kTaps>(p, vector, shift, stream)
+               : launch<T, kBlocks, 7, kTaps>(p, vector, shift, stream);
 }
 
 template <class T>

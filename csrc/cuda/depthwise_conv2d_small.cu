@@ -37,7 +37,8 @@ __device__ void bring_images(T* to, int pitch, const T* from, int64_t stride, in
     T* const target = to + n * pitch;
     if (bytes == 4) {
       constexpr int kElements = 4 / sizeof(T);
-      for (int i = lane * kElements; i < elements; i += kWarp * kElements) copy_async<4>(target + i, source + i);
+      for (int i = lane * kElements; i < elements; i += kWarp * kElements)
+        copy_async<4>(shared_address(target + i), source + i);
     } else {
 #pragma unroll 8
       for (int i = lane; i < elements; i += kWarp) target[i] = source[i];
