@@ -352,6 +352,66 @@ def test_same_bits_every_time(shape, kernel, stride, dtype, memory_format, devic
         torch.set_num_threads(before)
 
 
+# Of the weight's gradient by tensor cores: a plane a warp, odd widths, channels and batches that fill no block, rows and
+# columns that take several warps, blocks or patches, and a sum too long for them.
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernels", "stride", "padding"),
+    [
+        ((5, 6, 14, 14), (5, 7), 1, "same"),
+        ((70, 24, 14, 14), (5, 7), 1, "same"),
+        ((3, 5, 13, 9), (5, 7), 1, "same"),
+        ((2, 40, 11, 12), (5, 7), 1, 0),
+        ((2, 8, 10, 16), (5, 7), 1, (4, 6)),
+        ((2, 8, 12, 12), (5, 7), 1, (1, 0)),
+        ((2, 16, 56, 44), (5, 7), 1, "same"),
+        ((2, 24, 40, 60), (7,), 1, "same"),
+        ((1, 8, 150, 20), (5, 7), 1, 3),
+        ((2, 16, 30, 130), (7,), 1, 1),
+        ((3, 24, 15, 22), (7,), 2, 3),
+        ((2, 8, 70, 33), (7,), 2, 2),
+        ((2, 24, 14, 14), (7,), 2, (3, 0)),
+        ((1, 1, 1500, 1500), (5,), 1, "same"),
+    ],
+)
+def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtype, memory_format, device):
+    x = image(shape, dtype, device, memory_format)
+    for kernel in kernels:
+        weight = randn(shape[1], 1, kernel, kernel, dtype=dtype, device=device).requires_grad_()
+        y = depthwise_conv2d(x, weight, None, stride, padding)
+        grad = image(y.shape, dtype, device, memory_format, seed=3)
+        (actual,) = torch.autograd.grad(y, weight, grad)
+        pad = padding if padding != "same" else kernel // 2
+        expected = torch.nn.grad.conv2d_weight(
+            x.double().cpu(), weight.shape, grad.double().cpu(), stride, pad, groups=shape[1]
+        )
+        assert_close(actual, expected)
+
+
+@memory_formats
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(14, 5, 1), (12, 7, 1), (40, 7, 1), (40, 7, 2)])
+def test_infinities_in_weight_gradients_of_16_bit_images(size, kernel, stride, memory_format, device):
+    """Each only in the taps that meet it, however the others are summed."""
+    if device == "cuda" and torch.cuda.get_device_capability() < (8, 0):
+        pytest.skip("without tensor cores for this, kernels multiply with the zeros around the images, too")
+    x = image((3, 24, size, size), torch.bfloat16, device, memory_format)
+    middle = kernel // 2
+    numbers = (kernel, kernel, stride, stride, middle, middle, 1, 1)
+    grad = image((3, 24, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)
+    x[2, 1, 0, 0], x[0, 17, 1, -1], grad[1, 3, 0, 0] = float("inf"), float("nan"), float("-inf")
+
+    def meetings(x, grad):
+        shape = (24, 1, kernel, kernel)
+        return torch.nn.grad.conv2d_weight(x.cpu().double(), shape, grad.cpu().double(), stride, middle, groups=24)
+
+    bad_x, bad_grad = ~x.isfinite(), ~grad.isfinite()
+    bad = meetings(bad_x, torch.ones_like(grad)) + meetings(torch.ones_like(x), bad_grad) > 0
+    assert 0 < bad[1].sum() < kernel**2
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, *numbers)
+    assert torch.equal(actual.isfinite().cpu(), ~bad)
+
+
 def test_long_sums_keep_their_precision(device):
     """2 million products a tap: one sum in float32 would lose three digits."""
     x = torch.ones(32, 2, 256, 256, device=device)
