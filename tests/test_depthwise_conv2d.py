@@ -390,6 +390,21 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
 
 
 @memory_formats
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "top", "bottom"), [(14, 5, 1, 2, 9), (14, 7, 1, 3, 12), (32, 7, 2, 0, 9)]
+)
+def test_weight_gradients_with_more_padding_below_than_taps(size, kernel, stride, top, bottom, memory_format, device):
+    """As `padding` cannot ask for, but the ops beneath it."""
+    x = image((2, 16, size, size), torch.float16, device, memory_format)
+    out_h, out_w = ((size + pads - kernel) // stride + 1 for pads in (top + bottom, 6))
+    grad = image((2, 16, out_h, out_w), torch.float16, device, memory_format, seed=1)
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, kernel, kernel, stride, stride, top, 3, 1, 1)
+    padded = F.pad(x.double().cpu(), (3, 3, top, bottom))
+    expected = torch.nn.grad.conv2d_weight(padded, (16, 1, kernel, kernel), grad.double().cpu(), stride, groups=16)
+    assert_close(actual, expected)
+
+
+@memory_formats
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(14, 5, 1), (12, 7, 1), (40, 7, 1), (40, 7, 2)])
 def test_infinities_in_weight_gradients_of_16_bit_images(size, kernel, stride, memory_format, device):
     """Each only in the taps that meet it, however the others are summed."""
@@ -421,6 +436,15 @@ def test_long_sums_keep_their_precision(device):
     for y in (x, x.contiguous(memory_format=torch.channels_last)):
         dw = ops._depthwise_conv2d_grad_weight(y, y, 3, 3, 1, 1, 1, 1, 1, 1)
         torch.testing.assert_close(dw[:, 0, 1, 1].double(), x.double().square().sum((0, 2, 3)), rtol=1e-6, atol=0)
+
+
+def test_long_sums_of_products_of_16_bit_numbers(device):
+    """Tensor cores round sums towards zero: numbers of one sign, as many as they are given, must not show it."""
+    x, grad = (randn(1, 1, 1400, 1400, dtype=torch.float16, device=device, seed=seed).abs() for seed in (1, 2))
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, 5, 5, 1, 1, 2, 2, 1, 1, True)
+    expected = torch.nn.grad.conv2d_weight(x.double().cpu(), (1, 1, 5, 5), grad.double().cpu(), 1, 2)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual.double().cpu(), expected, rtol=2e-4, atol=0)
 
 
 def test_random_arguments(device):
