@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import torch
+from hypothesis import HealthCheck, settings
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
@@ -54,6 +55,11 @@ OTHER_SHAPE = {
     "five_dims": lambda t: t.unflatten(3, (2, -1)).permute(4, 0, 3, 1, 2),
 }
 LAYOUTS = SAME_SHAPE | OTHER_SHAPE
+
+
+def examples(count):
+    """Hypothesis's settings for `count` examples, the same ones each time. Without its clocks: machines may be busy."""
+    return settings(max_examples=count, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def make(layout, dtype, device, seed=0, shape=(3, 5, 8, 38)):

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, OPCHECK_DTYPE, SAME_SHAPE, compiled_in_one_graph, make
-from hypothesis import given, settings
+from common import COMPILE_BACKENDS, DTYPES, LAYOUTS, OPCHECK_DTYPE, SAME_SHAPE, compiled_in_one_graph, examples, make
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -153,7 +153,7 @@ def calls(draw):
     return shape, order, gaps, draw(st.sampled_from(DTYPES)), draw(st.booleans()), arguments
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@examples(200)
 @given(call=calls(), seed=st.integers(0, 9))
 def test_any_call(call, seed, device):
     shape, order, gaps, dtype, bias, arguments = call

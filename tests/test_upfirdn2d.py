@@ -1,8 +1,8 @@
 import pytest
 import scipy.signal
 import torch
-from common import COMPILE_BACKENDS, DTYPES, OPCHECK_DTYPE, SAME_SHAPE, compiled_in_one_graph, make
-from hypothesis import assume, given, settings
+from common import COMPILE_BACKENDS, DTYPES, OPCHECK_DTYPE, SAME_SHAPE, compiled_in_one_graph, examples, make
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional as F
@@ -176,7 +176,7 @@ def calls(draw):
     return (layout, dtype, (n, c, h, w)), shape, (up, down, padding, draw(st.booleans()), 1.5)
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@examples(300)
 @given(call=calls(), seed=st.integers(0, 9))
 def test_any_call(call, seed, device):
     (layout, dtype, size), shape, arguments = call
@@ -185,7 +185,7 @@ def test_any_call(call, seed, device):
     assert_close(upfirdn2d(x, f, *arguments), reference(x, f, *arguments))
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@examples(100)
 @given(
     up=st.integers(1, 4), down=st.integers(1, 4), count=st.integers(1, 13), h=st.integers(1, 30), w=st.integers(1, 30)
 )
