@@ -391,9 +391,10 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
 
 @memory_formats
 @pytest.mark.parametrize(
-    ("size", "kernel", "stride", "top", "bottom"), [(14, 5, 1, 2, 9), (14, 7, 1, 3, 12), (32, 7, 2, 0, 9)]
+    ("size", "kernel", "stride", "top", "bottom"),
+    [(14, 5, 1, 2, 4), (14, 5, 1, 2, 5), (14, 5, 1, 2, 9), (14, 7, 1, 3, 12), (32, 7, 2, 0, 9)],
 )
-def test_weight_gradients_with_more_padding_below_than_taps(size, kernel, stride, top, bottom, memory_format, device):
+def test_weight_gradients_with_much_padding_below(size, kernel, stride, top, bottom, memory_format, device):
     """As `padding` cannot ask for, but the ops beneath it."""
     x = image((2, 16, size, size), torch.float16, device, memory_format)
     out_h, out_w = ((size + pads - kernel) // stride + 1 for pads in (top + bottom, 6))
@@ -425,6 +426,10 @@ def test_infinities_in_weight_gradients_of_16_bit_images(size, kernel, stride, m
     assert 0 < bad[1].sum() < kernel**2
     actual = ops._depthwise_conv2d_grad_weight(grad, x, *numbers)
     assert torch.equal(actual.isfinite().cpu(), ~bad)
+    assert torch.equal(actual[[1, 3]].isinf().cpu(), bad[[1, 3]])
+    assert torch.equal(actual[17].isnan().cpu(), bad[17])
+    expected = meetings(*(t.masked_fill(~t.isfinite(), 0) for t in (x, grad)))
+    assert_close(actual.cpu()[~bad], expected[~bad])
 
 
 def test_long_sums_keep_their_precision(device):
@@ -438,9 +443,10 @@ def test_long_sums_keep_their_precision(device):
         torch.testing.assert_close(dw[:, 0, 1, 1].double(), x.double().square().sum((0, 2, 3)), rtol=1e-6, atol=0)
 
 
-def test_long_sums_of_products_of_16_bit_numbers(device):
-    """Tensor cores round sums towards zero: numbers of one sign, as many as they are given, must not show it."""
-    x, grad = (randn(1, 1, 1400, 1400, dtype=torch.float16, device=device, seed=seed).abs() for seed in (1, 2))
+@pytest.mark.parametrize("size", [700, 1400])  # as much as tensor cores are given, and more
+def test_long_sums_of_products_of_16_bit_numbers(size, device):
+    """Tensor cores round sums towards zero: numbers of one sign must not show it."""
+    x, grad = (randn(1, 1, size, size, dtype=torch.float16, device=device, seed=seed).abs() for seed in (1, 2))
     actual = ops._depthwise_conv2d_grad_weight(grad, x, 5, 5, 1, 1, 2, 2, 1, 1, True)
     expected = torch.nn.grad.conv2d_weight(x.double().cpu(), (1, 1, 5, 5), grad.double().cpu(), 1, 2)
     assert actual.dtype == torch.float32
