@@ -105,14 +105,15 @@ bool launch_contiguous(const WeightGradient& p, cudaStream_t stream) {
   while (too_large() && units > 1) units = (units + 1) / 2;
   const int64_t channel_groups = ceil_div(p.channels, planes), stage = bytes;
   const Split split = split_batch(p, sizeof(T), {channel_groups, kBlock, S::kDown == 1 ? 96 : 128, stage, 0});
-  q.images_a_split = split.images, q.stages = split.stages, q.stage_bytes = int(stage);
+  q.units = int(units), q.planes = int(planes), q.bands = int(ceil_div(all_rows, units)), q.stage_bytes = int(stage);
+  if (!limit_sums(p, split, int64_t(q.bands) * q.steps, q)) return false;
   const auto fits = [&] {
     bytes = std::max(q.stages * stage, sums_bytes<S>(kWarps, kWarps));
     return allow_shared<grad_multiply<T, S>>(bytes);
   };
   while (!fits() && q.stages > 1) --q.stages;
-  q.units = int(units), q.planes = int(planes), q.bands = int(ceil_div(all_rows, units)), q.bytes = int(bytes);
-  if (!fits() || int64_t(q.images_a_split) * q.bands * q.steps > kMostSteps) return false;
+  if (!fits()) return false;
+  q.bytes = int(bytes);
   const int64_t splits = ceil_div(p.batch, q.images_a_split);
   const Tensor partial = partial_sums<T>(p, splits);
   q.partial = static_cast<float*>(partial.data_ptr());

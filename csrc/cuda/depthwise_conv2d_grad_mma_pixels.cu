@@ -169,7 +169,7 @@ bool launch_channels_last(const WeightGradient& p, cudaStream_t stream) {
   const int64_t planes = kTogether * (q.plane_bytes + q.grad_plane_bytes);
   const Split split = split_batch(
       p, sizeof(T), {an_image, B::kThreads, 65536 / (B::kThreads * B::at_once(S::kTaps)), stage, planes, true});
-  q.images_a_split = split.images, q.stages = std::max(split.stages, std::min(2, split.images));
+  if (!limit_sums(p, {split.images, std::max(split.stages, 2)}, q.steps, q)) return false;
   q.stage_bytes = int(stage);
   const auto fits = [&] {
     q.planes_at = int(q.stages * stage), q.grad_planes_at = q.planes_at + kTogether * q.plane_bytes;
@@ -177,7 +177,7 @@ bool launch_channels_last(const WeightGradient& p, cudaStream_t stream) {
     return allow_shared<grad_multiply_pixels<T, S, B>>(q.bytes);
   };
   while (!fits() && q.stages > 1) --q.stages;
-  if (!fits() || int64_t(q.images_a_split) * q.steps > kMostSteps) return false;
+  if (!fits()) return false;
   q.chunks = Divider<uint32_t>(chunks), q.blocks_x = Divider<uint32_t>(blocks_x);
   const int64_t splits = ceil_div(p.batch, q.images_a_split);
   const Tensor partial = partial_sums<T>(p, splits * q.spatial);

@@ -30,11 +30,12 @@ struct MmaOf {
   Divider<uint32_t> blocks_x, blocks_y;
 };
 
-// kTaps: rows of taps, whose matrices then stay in registers, or 0 for any number of them.
+// kTaps: rows of taps, whose matrices then stay in registers, as far as there is room, or 0 for any number of them.
 template <class T, int kBlocks, int kTiles, int kTaps>
 __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __grid_constant__ MmaOf<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kAll = kTiles + kBlocks - 1, kTapPitch = (kBlocks + 1) * kColumns;
+  constexpr int kKept = kTiles == 2 && kTaps > 4 ? 4 : kTaps;
   extern __shared__ __align__(kAccess) char shared[];
   T* const patches = reinterpret_cast<T*>(shared);
   T* const taps = reinterpret_cast<T*>(shared + p.taps_at);
@@ -88,12 +89,14 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
                                 first_pair / 2 + first_pair % 2 * (kTapPitch / 2);
   const int first = max(0, p.top - oy - (kRows - 1)), last = min(p.taps_h, p.in_h + p.top - oy);
   __syncthreads();
-  uint32_t kept[kTaps + 1][kBlocks];
-  if (kTaps > 0 && busy)
+  const auto load_taps = [&](int ky, uint32_t (&b)[kBlocks]) {
 #pragma unroll
-    for (int ky = 0; ky < kTaps; ++ky)
+    for (int j = 0; j < kBlocks; ++j) b[j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+  };
+  uint32_t kept[kKept + 1][kBlocks];
+  if (kKept > 0 && busy)
 #pragma unroll
-      for (int j = 0; j < kBlocks; ++j) kept[ky][j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+    for (int ky = 0; ky < kKept; ++ky) load_taps(ky, kept[ky]);
 
   const auto bring = [&](int stage) {
     T* const patch = patches + stage * p.patch_elements;
@@ -129,14 +132,15 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
       const unsigned row = matrices + stage * p.patch_elements * unsigned(sizeof(T));
       if constexpr (kTaps > 0) {
 #pragma unroll
-        for (int ky = 0; ky < kTaps; ++ky) add(row + ky * p.pitch * unsigned(sizeof(T)), kept[ky]);
+        for (int ky = 0; ky < kTaps; ++ky) {
+          if (ky >= kKept) load_taps(ky, kept[kKept]);
+          add(row + ky * p.pitch * unsigned(sizeof(T)), kept[min(ky, kKept)]);
+        }
       } else {
 #pragma unroll 1
         for (int ky = first; ky < last; ++ky) {
-          uint32_t b[kBlocks];
-#pragma unroll
-          for (int j = 0; j < kBlocks; ++j) b[j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
-          add(row + ky * p.pitch * unsigned(sizeof(T)), b);
+          load_taps(ky, kept[0]);
+          add(row + ky * p.pitch * unsigned(sizeof(T)), kept[0]);
         }
       }
       float finite = 0;
@@ -175,7 +179,13 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
         }
       }
       __syncwarp();
-      if (p.whole_rows) {
+      if (kWhole && p.whole_rows && p.store_bytes >= 8) {  // store_run would take 1.07 times the time of all
+        using V = Vector<T, 4>;
+        static_assert(kRows * kTiles * kColumns <= 2 * kWarp * 4 || !kWhole);
+#pragma unroll
+        for (int i = lane; i < 2 * kWarp; i += kWarp)
+          if (i * 4 < height * width) reinterpret_cast<V*>(out)[i] = reinterpret_cast<const V*>(staged)[i];
+      } else if (p.whole_rows) {
         store_run(out, staged, height * width, p.store_bytes, lane, kWarp);
       } else {  // eight lanes a row: rows are 112 bytes, or the last of a wide image
         for (int y = lane / 8; y < height; y += kWarp / 8)

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   if constexpr (kInputs == 1)
-    if (!t.whole_out && t.across == 1 && width == int(g.size[0].divisor)) {  // the tile is one run of the output
+    if (!t.whole_out && t.across == 1 && Index(width) == g.size[0].divisor) {  // the tile is one run of the output
 #pragma unroll 4
       for (int i = threadIdx.x; i < width * height; i += kThreads) {
         Index r = i;
