@@ -186,6 +186,16 @@ def test_wide_images_at_stride_2(kernel, width, device):
         assert_all(x, weight, None, 2, padding)
 
 
+@pytest.mark.parametrize("size", [(14, 14), (16, 16), (40, 16), (33, 14), (18, 14), (20, 15), (17, 15), (15, 8)])
+@pytest.mark.parametrize("kernel", [5, 7, 9])
+def test_narrow_images_of_16_bit_numbers(kernel, size, device):
+    """One warp of the CUDA kernel stores all of a plane, or 16 rows of it, by vectors or element by element."""
+    for dtype in (torch.float16, torch.bfloat16):
+        x = image((3, 5, *size), dtype, device, torch.contiguous_format)
+        weight, bias = (randn(5, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, kernel, kernel), ()))
+        assert_all(x, weight, bias, 1, kernel // 2)
+
+
 # (channels, size, kernel, stride, padding) of the depthwise layers of published networks, as oneDNN's benchmark lists
 # them: MobileNet, MobileNetV2, MnasNet and EfficientNet, ShuffleNet, Xception, ResNeXt's widest, FaceNet-like odd ones.
 NETWORKS = [
@@ -326,6 +336,26 @@ def test_infinities_and_nan_stay_where_they_belong(batch, width, memory_format, 
 
 
 @memory_formats
+@pytest.mark.parametrize("size", [(14, 14), (18, 14), (33, 40)])
+@pytest.mark.parametrize("kernel", [5, 9])
+def test_infinities_and_nan_in_16_bit_images(kernel, size, memory_format, device):
+    """Only the outputs that see them, although tensor cores multiply all of a row by zeros."""
+    x = image((2, 9, *size), torch.float16, device, memory_format)
+    x[0, 1, 2, -1], x[1, 2, 0, 0] = float("inf"), float("nan")
+    weight = randn(9, 1, kernel, kernel, dtype=torch.float16, device=device, seed=1)
+    y = depthwise_conv2d(x, weight, padding=kernel // 2).cpu()
+    bad = (
+        F.conv2d((~x.isfinite()).double().cpu(), torch.ones(9, 1, kernel, kernel).double(), None, 1, kernel // 2, 1, 9)
+        > 0
+    )
+    assert torch.equal(y.isfinite(), ~bad)
+    assert torch.equal(y[0].isinf(), bad[0])
+    assert torch.equal(y[1].isnan(), bad[1])
+    finite = x.double().cpu().masked_fill(~x.isfinite().cpu(), 0)
+    assert_close(y[~bad], F.conv2d(finite, weight.double().cpu(), None, 1, kernel // 2, 1, 9)[~bad])
+
+
+@memory_formats
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride"), [((9, 40, 30, 33), 5, 1), ((40, 3, 50, 20), 3, 2), ((64, 96, 7, 7), 7, 1)]
@@ -443,14 +473,17 @@ def test_long_sums_keep_their_precision(device):
         torch.testing.assert_close(dw[:, 0, 1, 1].double(), x.double().square().sum((0, 2, 3)), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("size", [350, 700])  # as much as tensor cores are given, and more
-def test_long_sums_of_products_of_16_bit_numbers(size, device):
+# As much as tensor cores are given, more in one image, and more in one split of a batch if nothing held it back.
+@pytest.mark.parametrize(("batch", "channels", "size"), [(1, 1, 350), (1, 1, 700), (4, 660, 350)])
+def test_long_sums_of_products_of_16_bit_numbers(batch, channels, size, device):
     """Tensor cores round sums towards zero: numbers of one sign must not show it."""
-    x, grad = (randn(1, 1, size, size, dtype=torch.float16, device=device, seed=seed).abs() for seed in (1, 2))
-    actual = ops._depthwise_conv2d_grad_weight(grad, x, 5, 5, 1, 1, 2, 2, 1, 1, True)
+    shape, channels = (batch, 1, size, size), channels if device == "cuda" else 1
+    x, grad = (randn(*shape, dtype=torch.float16, device=device, seed=seed).abs() for seed in (1, 2))
+    alike = (t.expand(-1, channels, -1, -1).contiguous() for t in (grad, x))
+    actual = ops._depthwise_conv2d_grad_weight(*alike, 5, 5, 1, 1, 2, 2, 1, 1, True)
     expected = torch.nn.grad.conv2d_weight(x.double().cpu(), (1, 1, 5, 5), grad.double().cpu(), 1, 2)
     assert actual.dtype == torch.float32
-    torch.testing.assert_close(actual.double().cpu(), expected, rtol=2e-4, atol=0)
+    torch.testing.assert_close(actual.double().cpu(), expected.expand_as(actual), rtol=2e-4, atol=0)
 
 
 def test_random_arguments(device):

@@ -404,13 +404,13 @@ __device__ void store_run(T* to, const T* from, int n, int bytes, int thread, in
       if (const int i = n / kElements * kElements + thread; i < n) to[i] = from[i];
   };
   if (bytes == 16)
-    store(Vector<T, 16 / sizeof(T)>());
+    store(Bits<16>());
   else if (bytes == 8)
-    store(Vector<T, 8 / sizeof(T)>());
+    store(Bits<8>());
   else if (bytes == 4)
-    store(Vector<T, 4 / sizeof(T)>());
+    store(Bits<4>());
   else if constexpr (sizeof(T) == 2)
-    store(Vector<T, 1>());
+    store(Bits<2>());
 }
 
 constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
@@ -464,6 +464,7 @@ struct BlockNeeds {
   int64_t an_image;  // so many blocks for each image
   int64_t threads, registers, stage_bytes, other_bytes;
   bool past_l1 = false;
+  int64_t most_images = kMost;  // of a split; at least the 65535th part of the batch
 };
 
 struct Gpu {
@@ -496,10 +497,11 @@ inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_b
   const int64_t by_shared = (gpu.shared - (2 << 10)) / bytes(stages);
   const int64_t at_once = gpu.multiprocessors * std::clamp<int64_t>(by_shared, 1, by_registers);
   const double start_images = start * double(block.an_image) / double(image_bytes);
+  const int64_t fewest = ceil_div(batch, block.most_images), most = std::min<int64_t>(batch, 65535);
   int64_t images = batch;
   double best = 0;
   for (int64_t waves = 1; waves <= 32; ++waves) {
-    const int64_t splits = std::clamp<int64_t>(waves * at_once / block.an_image, 1, std::min<int64_t>(batch, 65535));
+    const int64_t splits = std::clamp(waves * at_once / block.an_image, fewest, most);
     const int64_t each = ceil_div(batch, splits), blocks = ceil_div(batch, each) * block.an_image;
     const double full = double(blocks / at_once), last = double(blocks % at_once) / double(at_once);
     const double partial = last > 0 ? kLastWave + (1 - kLastWave) * last : 0;

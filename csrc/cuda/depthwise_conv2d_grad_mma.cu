@@ -104,9 +104,12 @@ bool launch_contiguous(const WeightGradient& p, cudaStream_t stream) {
   while (too_large() && planes > 1) planes = (planes + 1) / 2;
   while (too_large() && units > 1) units = (units + 1) / 2;
   const int64_t channel_groups = ceil_div(p.channels, planes), stage = bytes;
-  const Split split = split_batch(p, sizeof(T), {channel_groups, kBlock, S::kDown == 1 ? 96 : 128, stage, 0});
   q.units = int(units), q.planes = int(planes), q.bands = int(ceil_div(all_rows, units)), q.stage_bytes = int(stage);
-  if (!limit_sums(p, split, int64_t(q.bands) * q.steps, q)) return false;
+  const int64_t most = most_images(p, int64_t(q.bands) * q.steps);
+  if (most == 0) return false;
+  const Split split =
+      split_batch(p, sizeof(T), {channel_groups, kBlock, S::kDown == 1 ? 96 : 128, stage, 0, false, most});
+  q.images_a_split = split.images, q.stages = split.stages;
   const auto fits = [&] {
     bytes = std::max(q.stages * stage, sums_bytes<S>(kWarps, kWarps));
     return allow_shared<grad_multiply<T, S>>(bytes);

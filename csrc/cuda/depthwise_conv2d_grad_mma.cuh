@@ -17,8 +17,8 @@
 namespace customops::cuda::depthwise {
 
 constexpr int kColumns = 8, kRows = 16;
-// Products that one sum takes at most. Tensor cores round each towards zero: of numbers of one sign, so many lose 1e-4
-// of their sum (measured on an H200).
+// Products of matrices that one sum takes at most, 16 elements each. Tensor cores round every one towards zero: of
+// numbers of one sign, so many lose 1e-4 of their sum (measured on an H200).
 constexpr int kMostSteps = 1024;
 
 template <class T>
@@ -174,13 +174,10 @@ constexpr int64_t sums_bytes(int64_t planes, int64_t warps) {
   return round_up((planes * S::kTaps * S::kTaps + warps * S::kLines * kLinePitch) * sizeof(float), kAccess);
 }
 
-// Splits the batch so that no sum takes more than kMostSteps; false where one image has more.
-template <class T>
-bool limit_sums(const WeightGradient& p, const Split& split, int64_t steps_an_image, GradMmaOf<T>& q) {
-  const int64_t images = std::min<int64_t>(split.images, kMostSteps / steps_an_image);
-  if (images == 0 || ceil_div(p.batch, images) > 65535) return false;
-  q.images_a_split = int(images), q.stages = int(std::min<int64_t>(split.stages, images));
-  return true;
+// So many images of a split keep its sums at kMostSteps; 0 where one has more, or splits would be more than a grid has.
+inline int64_t most_images(const WeightGradient& p, int64_t steps_an_image) {
+  const int64_t images = kMostSteps / steps_an_image;
+  return images > 0 && ceil_div(p.batch, images) <= 65535 ? images : 0;
 }
 
 // launch(T(), GradMmaTile()) for what the images and the taps are, or false where there is no kernel.

@@ -167,9 +167,11 @@ bool launch_channels_last(const WeightGradient& p, cudaStream_t stream) {
   q.grad_at = int(q.tile.elements() * sizeof(T));
   const int64_t stage = q.grad_at + q.grad_tile.elements() * sizeof(T);
   const int64_t planes = kTogether * (q.plane_bytes + q.grad_plane_bytes);
+  const int64_t most = most_images(p, q.steps);
+  if (most == 0) return false;
   const Split split = split_batch(
-      p, sizeof(T), {an_image, B::kThreads, 65536 / (B::kThreads * B::at_once(S::kTaps)), stage, planes, true});
-  if (!limit_sums(p, {split.images, std::max(split.stages, 2)}, q.steps, q)) return false;
+      p, sizeof(T), {an_image, B::kThreads, 65536 / (B::kThreads * B::at_once(S::kTaps)), stage, planes, true, most});
+  q.images_a_split = split.images, q.stages = std::max(split.stages, std::min(2, split.images));
   q.stage_bytes = int(stage);
   const auto fits = [&] {
     q.planes_at = int(q.stages * stage), q.grad_planes_at = q.planes_at + kTogether * q.plane_bytes;

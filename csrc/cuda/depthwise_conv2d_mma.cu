@@ -35,7 +35,7 @@ template <class T, int kBlocks, int kTiles, int kTaps>
 __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __grid_constant__ MmaOf<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kAll = kTiles + kBlocks - 1, kTapPitch = (kBlocks + 1) * kColumns;
-  constexpr int kKept = kTiles == 2 && kTaps > 4 ? 4 : kTaps;
+  constexpr int kKept = kTiles == 2 && kTaps > 4 ? 4 : kTaps;  // nvcc 12.4 spills all seven, in 80 registers
   extern __shared__ __align__(kAccess) char shared[];
   T* const patches = reinterpret_cast<T*>(shared);
   T* const taps = reinterpret_cast<T*>(shared + p.taps_at);
@@ -179,12 +179,10 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) multiply(const __
         }
       }
       __syncwarp();
-      if (kWhole && p.whole_rows && p.store_bytes >= 8) {  // store_run would take 1.07 times the time of all
-        using V = Vector<T, 4>;
-        static_assert(kRows * kTiles * kColumns <= 2 * kWarp * 4 || !kWhole);
+      if (kWhole && p.store_bytes >= 8) {  // of 14x14 images, store_run would take 1.07 times the kernel's time
 #pragma unroll
-        for (int i = lane; i < 2 * kWarp; i += kWarp)
-          if (i * 4 < height * width) reinterpret_cast<V*>(out)[i] = reinterpret_cast<const V*>(staged)[i];
+        for (int i = lane; i < kRows * kTiles * kColumns / 4; i += kWarp)
+          if (i * 4 < height * width) reinterpret_cast<Bits<8>*>(out)[i] = reinterpret_cast<const Bits<8>*>(staged)[i];
       } else if (p.whole_rows) {
         store_run(out, staged, height * width, p.store_bytes, lane, kWarp);
       } else {  // eight lanes a row: rows are 112 bytes, or the last of a wide image
@@ -242,9 +240,8 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
       split_batch(p, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, q.bytes - q.stages * stage});
   q.images_a_split = split.images, q.stages = split.stages;
   while ((too_large() || !allow_shared<multiply<T, kBlocks, kTiles, kTaps>>(q.bytes)) && q.stages > 1) --q.stages;
-  // A warp's outputs start at multiples of these.
-  q.store_bytes = q.whole_rows ? run_bytes<T>(q.out, p.y.out * p.x.out, all_y > 1 ? kRows * p.x.out : 0)
-                               : run_bytes<T>(q.out, p.x.out, 0);
+  // A warp's outputs start at multiples of a plane and of kRows rows, which are 16 bytes for any width, or of a row.
+  q.store_bytes = run_bytes<T>(q.out, q.whole_rows ? p.y.out * p.x.out : p.x.out, 0);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
   multiply<T, kBlocks, kTiles, kTaps><<<grid, threads, q.bytes, stream>>>(q);
