@@ -286,7 +286,7 @@ struct PlanesPlace {
 
 // Brings rows of whole planes, or all columns of some rows of one plane, into shared memory: a run in memory, so that a
 // thread's vectors lie at constant distances, and one copy is a handful of instructions. place() says where they go;
-// all threads of a block of kBlock. Nothing below sm_80, which no kernel with tensor cores is launched on.
+// all threads of a block of kBlock. Does nothing below sm_80, where no kernel that uses it is launched.
 template <int kBlock, class T, class Place>
 struct Run {
   static constexpr int kKept = 8;

@@ -2,8 +2,8 @@
 //
 // For one channel and one row of taps, outputs are a matrix product: 16 rows of the image, kBlocks * 8 pixels wide,
 // times a matrix whose column n holds the taps from row n + shift on, and zeros around them. Eight outputs a product,
-// one product a row of taps; sums stay in float32. From 5x5 taps on this is faster than multiply-adds, although half of
-// the second matrix or more is zeros.
+// one product a row of taps; sums stay in float32. From 5x5 taps on this is faster than multiply-adds, although more
+// than half of the second matrix is zeros there.
 //
 // A block keeps the taps of its channels, twice, the second time moved by one, so that a pair of taps is one aligned
 // word; it goes through the batch, bringing the next images into shared memory while it computes. A warp computes 16
@@ -240,7 +240,8 @@ bool launch(const Correlation& p, int vector, int shift, cudaStream_t stream) {
       split_batch(p, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, q.bytes - q.stages * stage});
   q.images_a_split = split.images, q.stages = split.stages;
   while ((too_large() || !allow_shared<multiply<T, kBlocks, kTiles, kTaps>>(q.bytes)) && q.stages > 1) --q.stages;
-  // A warp's outputs start at multiples of a plane and of kRows rows, which are 16 bytes for any width, or of a row.
+  // A warp's outputs start at multiples of a plane and of kRows rows, a multiple of 16 bytes for any width, or of a
+  // row.
   q.store_bytes = run_bytes<T>(q.out, q.whole_rows ? p.y.out * p.x.out : p.x.out, 0);
   q.blocks_x = Divider<uint32_t>(blocks_x), q.blocks_y = Divider<uint32_t>(blocks_y);
   const dim3 grid(unsigned(an_image), unsigned(ceil_div(p.batch, q.images_a_split)));
