@@ -48,13 +48,55 @@ struct Operands {
   const acc_t<T>* bias;  // null for none
 };
 
-template <int order, class Act, class T, class I>
-void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sums) {
+// One block, widened to the type of the arithmetic.
+template <int order, class A>
+struct Block {
+  const BiasActScalars<A>& scalars;
+  const A* const (&in)[order + 1];
+  A* const (&out)[kBiasActOutputs<order>];
+  const A* bias;
+  int64_t n;
+};
+
+// What differs from one activation to the next: all else is compiled once.
+template <int order, class A>
+using Elements = void(const Block<order, A>&);
+
+template <int order, class Act, class A>
+void elements(const Block<order, A>& block) {
+  run_simd([&](auto) {
+    const int64_t n = block.n;
+    const A *const x0 = block.in[0], *const x1 = block.in[order > 0], *const x2 = block.in[order],
+                   *const bias = block.bias;
+    A* __restrict const y0 = block.out[0], * __restrict const y1 = block.out[order == 2];
+    const auto loop = [&](auto from_y, auto clamped) {  // constants, because a branch would keep it from vectorising
+      BiasActScalars<A> s = block.scalars;
+      s.from_y = from_y, s.clamped = clamped;
+      for (int64_t i = 0; i < n; ++i) {
+        A from[order + 1], to[kBiasActOutputs<order>];
+        from[0] = x0[i];
+        if constexpr (order > 0) from[1] = x1[i];
+        if constexpr (order > 1) from[2] = x2[i];
+        bias_act_element<order, Act, Functions>(s, from, bias[i], to);
+        y0[i] = to[0];
+        if constexpr (order > 1) y1[i] = to[1];
+      }
+    };
+    if (order == 0 || (block.scalars.clamped && !block.scalars.from_y))
+      loop(std::false_type(), std::true_type());
+    else if (block.scalars.from_y)  // where a clamp hides nothing
+      loop(std::true_type(), std::false_type());
+    else
+      loop(std::false_type(), std::false_type());
+  });
+}
+
+template <int order, class T, class I>
+void blocks(I isa, const Operands<T>& o, Elements<order, acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
   using A = acc_t<T>;
   constexpr bool kWide = std::is_same_v<T, A>;
   constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
   alignas(64) A wide[kInputs][kBlock] = {}, result[kOutputs][kBlock], bias[kBlock] = {};
-  const BiasActScalars<A> scalars = o.scalars;
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
     const A* x[kInputs];
@@ -72,27 +114,7 @@ void blocks(I isa, const Operands<T>& o, int64_t begin, int64_t end, double* sum
         else
           std::fill_n(bias + at, run, o.bias[c]);
       });
-    const A *const x0 = x[0], *const x1 = x[kInputs > 1 ? 1 : 0], *const x2 = x[kInputs - 1];
-    A* __restrict const y0 = y[0], * __restrict const y1 = y[kOutputs - 1];
-    const auto loop = [&](auto from_y, auto clamped) {  // constants, because a branch would keep it from vectorising
-      BiasActScalars<A> s = scalars;
-      s.from_y = from_y, s.clamped = clamped;
-      for (int64_t i = 0; i < n; ++i) {
-        A from[kInputs], to[kOutputs];
-        from[0] = x0[i];
-        if constexpr (order > 0) from[1] = x1[i];
-        if constexpr (order > 1) from[2] = x2[i];
-        bias_act_element<order, Act, Functions>(s, from, bias[i], to);
-        y0[i] = to[0];
-        if constexpr (order > 1) y1[i] = to[1];
-      }
-    };
-    if (order == 0 || (scalars.clamped && !scalars.from_y))
-      loop(std::false_type(), std::true_type());
-    else if (scalars.from_y)  // where a clamp hides nothing
-      loop(std::true_type(), std::false_type());
-    else
-      loop(std::false_type(), std::false_type());
+    act({o.scalars, x, y, bias, n});
     if (sums)
       for_runs(o.channels, o.inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
         const A* last = y[kOutputs - 1] + at;
@@ -111,13 +133,14 @@ struct BiasAct {
 
   template <int order>
   static void run(const BiasActProblem& p) {
-    p.setting.visit<order>([&](auto act) {
-      dispatch(p.out[0].scalar_type(), [&](auto zero) { typed<order, decltype(act), decltype(zero)>(p); });
+    dispatch(p.out[0].scalar_type(), [&](auto zero) {
+      using T = decltype(zero);
+      p.setting.visit<order>([&](auto act) { typed<order, T>(p, elements<order, decltype(act), acc_t<T>>); });
     });
   }
 
-  template <int order, class Act, class T>
-  static void typed(const BiasActProblem& p) {
+  template <int order, class T>
+  static void typed(const BiasActProblem& p, Elements<order, acc_t<T>>* act) {
     using A = acc_t<T>;
     std::vector<A> bias(p.b ? p.channels : 0);
     for (size_t c = 0; c < bias.size(); ++c) bias[c] = p.b->const_data_ptr<T>()[c];
@@ -126,7 +149,7 @@ struct BiasAct {
     for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
     const int64_t n = p.numel();
     const auto work = [&](int64_t begin, int64_t end, double* sums) {
-      run_simd([&](auto isa) { blocks<order, Act, T>(isa, o, begin, end, sums); });
+      run_simd([&](auto isa) { blocks<order, T>(isa, o, act, begin, end, sums); });
     };
     if (!p.db) return parallel(n, kGrain, [&](int64_t begin, int64_t end) { work(begin, end, nullptr); });
     // At most 64 pieces, and never more sums than a fraction of the work itself.

@@ -178,7 +178,7 @@ class Convolution {
                                 plan_.last,
                                 inner,
                                 outer};
-    outline(isa, [&](auto) { add_up<kInPlace, Vec<I::value, A>>(outputs); });
+    add_up<kInPlace>(isa, outputs);
   }
 
   // A row of result_ goes to the planes of its channels. What a register has beyond the row is overwritten by the next

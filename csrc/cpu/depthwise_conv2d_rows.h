@@ -116,29 +116,34 @@ void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int6
   });
 }
 
-// How the taps of a row lie: kTaps side by side, kMany more than seven, or anyhow. Known at compile time, so that the
+// How the taps of a row lie: kTaps side by side, kMany seven or more, or anyhow. Known at compile time, so that the
 // sums stay in registers.
 constexpr int kAnyhow = 0, kMany = 8;
 
-template <bool kInPlace, class F>
+template <bool kInPlace, bool kFew, class F>
 void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
   const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
   if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
   if constexpr (!kInPlace) {
-    if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
-    if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
-    if (side_by_side && taps >= kMany) return f(std::integral_constant<int, kMany>());
+    if constexpr (!kFew) {
+      if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
+      if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
+    }
+    if (side_by_side && taps >= 7) return f(std::integral_constant<int, kMany>());
   }
   f(std::integral_constant<int, kAnyhow>());
 }
 
 // f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8.
-template <class F>
+template <bool kFew, class F>
 int64_t with_block(int64_t left, const F& f) {
-  if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
+  if constexpr (!kFew)
+    if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
   if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
-  if (left >= 4) return f(std::integral_constant<int, 4>()), 4;
-  if (left >= 2) return f(std::integral_constant<int, 2>()), 2;
+  if constexpr (!kFew) {
+    if (left >= 4) return f(std::integral_constant<int, 4>()), 4;
+    if (left >= 2) return f(std::integral_constant<int, 2>()), 2;
+  }
   return f(std::integral_constant<int, 1>()), 1;
 }
 
@@ -172,11 +177,13 @@ struct Outputs {
   int64_t inner, outer;    // columns between which all taps are within the image
 };
 
-template <bool kInPlace, class V, class T, class O>
+template <bool kInPlace, Capability c, class T, class O>
 void add_up(const Outputs<T, O> p) {
-  with_taps<kInPlace>(p.columns, p.taps, p.place.step, [&](auto kind) {
+  using V = Vec<c, acc_t<T>>;
+  constexpr bool kFew = kOldest<c>;
+  with_taps<kInPlace, kFew>(p.columns, p.taps, p.place.step, [&](auto kind) {
     for (int64_t i = 0; i < p.count;)
-      i += with_block(p.count - i, [&](auto constant) {
+      i += with_block<kFew>(p.count - i, [&](auto constant) {
         constexpr int kCount = constant;
         const auto run = [&](auto padded) {
           for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
@@ -210,6 +217,12 @@ void add_up(const Outputs<T, O> p) {
           run(std::true_type());
       });
   });
+}
+
+// In a function of its own for each instruction set, which dtypes share where their buffers hold the same.
+template <bool kInPlace, class I, class T, class O>
+void add_up(I isa, const Outputs<T, O>& outputs) {
+  outline(isa, [&](auto) { add_up<kInPlace, I::value>(outputs); });
 }
 
 }  // namespace customops::cpu

@@ -29,6 +29,16 @@ Capability capability();
 template <Capability c>
 using Isa = std::integral_constant<Capability, c>;
 
+// Whether loops are compiled for wider registers, too. Then a version for every size of their work is not worth the
+// time that it takes to compile: machines of the last ten years do not run it.
+#if defined(__x86_64__)
+template <Capability c>
+constexpr bool kOldest = c == Capability::baseline;
+#else
+template <Capability c>
+constexpr bool kOldest = false;
+#endif
+
 // Runs f(isa) compiled for the machine. `flatten` inlines f and all it calls into a function of the wider instruction
 // set, where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX
 // instruction leaks into code that a baseline machine runs.
