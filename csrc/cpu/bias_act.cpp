@@ -52,8 +52,8 @@ struct Operands {
 template <int order, class A>
 struct Block {
   const BiasActScalars<A>& scalars;
-  const A* const (&in)[order + 1];
-  A* const (&out)[kBiasActOutputs<order>];
+  const A* const* in;  // as many as bias_act_element takes
+  A* const* out;
   const A* bias;
   int64_t n;
 };
