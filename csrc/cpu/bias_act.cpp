@@ -49,7 +49,7 @@ struct Operands {
 };
 
 // One block, widened to the type of the arithmetic.
-template <int order, class A>
+template <class A>
 struct Block {
   const BiasActScalars<A>& scalars;
   const A* const* in;  // as many as bias_act_element takes
@@ -59,11 +59,11 @@ struct Block {
 };
 
 // What differs from one activation to the next: all else is compiled once.
-template <int order, class A>
-using Elements = void(const Block<order, A>&);
+template <class A>
+using Elements = void(const Block<A>&);
 
 template <int order, class Act, class A>
-void elements(const Block<order, A>& block) {
+void elements(const Block<A>& block) {
   run_simd([&](auto) {
     const int64_t n = block.n;
     const A *const x0 = block.in[0], *const x1 = block.in[order > 0], *const x2 = block.in[order],
@@ -92,7 +92,7 @@ void elements(const Block<order, A>& block) {
 }
 
 template <int order, class T, class I>
-void blocks(I isa, const Operands<T>& o, Elements<order, acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
+void blocks(I isa, const Operands<T>& o, Elements<acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
   using A = acc_t<T>;
   constexpr bool kWide = std::is_same_v<T, A>;
   constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
@@ -140,7 +140,7 @@ struct BiasAct {
   }
 
   template <int order, class T>
-  static void typed(const BiasActProblem& p, Elements<order, acc_t<T>>* act) {
+  static void typed(const BiasActProblem& p, Elements<acc_t<T>>* act) {
     using A = acc_t<T>;
     std::vector<A> bias(p.b ? p.channels : 0);
     for (size_t c = 0; c < bias.size(); ++c) bias[c] = p.b->const_data_ptr<T>()[c];
