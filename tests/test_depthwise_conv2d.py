@@ -63,12 +63,21 @@ def test_common_kernels(kernel, stride, dtype, memory_format, device):
 
 
 @memory_formats
-@pytest.mark.parametrize("channels", [1, 2, 3, 7, 8, 15, 17, 33, 65, 72, 130, 240, 1000])
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 6, 7, 8, 12, 15, 17, 33, 65, 72, 130, 240, 1000])
 def test_any_number_of_channels(channels, memory_format, device):
     for dtype in (torch.float32, torch.bfloat16):
         x = image((2, channels, 9, 11), dtype, device, memory_format)
         weight = randn(channels, 1, 3, 3, dtype=dtype, device=device, seed=1)
         assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), padding=1)
+
+
+@memory_formats
+@pytest.mark.parametrize("channels", [2, 3, 4, 5, 12])
+def test_large_images_of_few_channels(channels, memory_format, device):
+    for kernel, stride, width in ((3, 1, 130), (3, 2, 131), (4, 3, 57), (2, (1, 3), 56)):
+        x = image((1, channels, 97, width), torch.float32, device, memory_format)
+        weight = randn(channels, 1, kernel, kernel, device=device, seed=1)
+        assert_all(x, weight, randn(channels, device=device, seed=2), stride, kernel // 2)
 
 
 @memory_formats
@@ -739,6 +748,10 @@ for memory_format in tests.FORMATS:
     for dtype in tests.DTYPES:
         tests.test_common_kernels(5, 1, dtype, memory_format, "cpu")
         tests.test_common_kernels(3, 2, dtype, memory_format, "cpu")
+    for channels in range(1, 9):
+        tests.test_any_number_of_channels(channels, memory_format, "cpu")
+    for channels in (2, 3, 5):
+        tests.test_large_images_of_few_channels(channels, memory_format, "cpu")
 tests.test_random_arguments("cpu")
 print(tests.ops._cpu_capability())
 """

@@ -24,20 +24,52 @@ Line backward_line(const ConvAxis& a) {
   return line;
 }
 
-// Registers of outputs to which all their terms are added. Here a register holds pixels of a channel.
-template <class V, int kCount, class A>
-void add_terms(const A* buffer, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
+// Registers of outputs, `step` apart, to which all their terms are added. Here a register holds neighbouring pixels: of
+// one channel, or as many weights as a step has elements.
+template <bool kOneChannel, class V, int kCount, class A>
+void add_terms(const A* buffer, int64_t step, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
                V (&out)[kCount]) {
+  const auto set = [](V& v, const A* p) { kOneChannel ? v.set(*p) : v.load(p); };
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) out[i].set(*bias);
+  for (int i = 0; i < kCount; ++i) set(out[i], bias);
   const Plan::Term* term = terms.data();
-  for (const auto* const end = term + terms.size(); term != end; ++term, ++weight) {
+  for (const auto* const end = term + terms.size(); term != end; ++term, weight += kOneChannel ? 1 : step) {
     V factor;
-    factor.set(*weight);
-    const A* const from = buffer + term->offset;
+    set(factor, weight);
+    const A* from = buffer + term->offset;
 #pragma GCC unroll 16
-    for (int i = 0; i < kCount; ++i) out[i].fma(factor, from + i * V::kLanes);
+    for (int i = 0; i < kCount; ++i, from += step) out[i].fma(factor, from);
   }
+}
+
+// A row of outputs, of that length, from a buffer, with nothing written beyond the end if that is exact. In a function
+// of its own for each instruction set, which dtypes share.
+template <class I, class A>
+void add_run(I isa, const A* from, const std::vector<Plan::Term>& terms, const A* weight, const A* bias,
+             bool one_channel, int64_t step, int64_t length, bool exact, A* to) {
+  using V = Vec<I::value, A>;
+  outline(isa, [=, &terms](auto) {
+    const auto every = [&](auto one, int64_t first, int64_t step) {  // registers of the same channels
+      for (int64_t at = first; at < length;) {
+        const int64_t left = ceil_div(length - at, step);
+        with_constant<kRegisters>(std::min<int64_t>(left, kRegisters), [&](auto constant) {
+          constexpr int kCount = constant;
+          V sums[kCount];
+          add_terms<one>(from + at, step, terms, weight + first, bias + first, sums);
+          A* end = to + at;
+          for (int i = 0; i + 1 < kCount; ++i, end += step) sums[i].store(end);
+          const int64_t rest = to + length - end;
+          if (exact && rest < V::kLanes)
+            store_part(sums[kCount - 1], end, rest);
+          else
+            sums[kCount - 1].store(end);
+          at += kCount * step;
+        });
+      }
+    };
+    if (one_channel) return every(std::true_type(), 0, V::kLanes);
+    for (int64_t first = 0; first < step; first += V::kLanes) every(std::false_type(), first, step);
+  });
 }
 
 // The forward pass, and the gradient of the input: for both, outputs are sums over the taps. B is what buffers hold.
@@ -57,7 +89,7 @@ class Convolution {
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
 
  public:
-  // weight and bias: [register of channels][term, if any][lane].
+  // weight and bias: [channels of a buffer][term, if any][number of a factor].
   Convolution(const Plan& plan, const T* from, const A* weight, const A* bias, T* to)
       : plan_(plan),
         from_(from),
@@ -65,15 +97,15 @@ class Convolution {
         bias_(bias),
         image_(to),
         source_(plan, plan.y, plan.x,
-                plan.in_place    ? 0
-                : plan.lanes > 1 ? plan.y.span + 1
-                                 : plan.rows,
+                plan.in_place     ? 0
+                : plan.neighbours ? plan.rows
+                                  : plan.y.span + 1,
                 from),
-        result_(plan.lanes > 1 ? (plan.x.to + plan.lanes) * plan.lanes
-                               : plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
-        line_(plan.x.to),
+        result_(plan.lanes *
+                (plan.neighbours ? plan.strip * plan.pitch * int64_t(plan.x.taps.size()) : plan.x.to + plan.lanes)),
+        line_(plan.x.to * plan.lanes),
         columns_(plan.x.taps.size()) {
-    if (plan.lanes > 1) source_.clears = false;  // they are left out
+    if (!plan.neighbours) source_.clears = false;  // they are left out
     size_t most = 0;
     for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
     rows_.resize(most);
@@ -89,9 +121,9 @@ class Convolution {
     const int64_t c = item / plan_.strips % plan_.chunks * plan_.groups * plan_.lanes;
     const int64_t phases = plan_.y.taps.size(), rows = std::min(plan_.strip, plan_.y.periods() - q);
     if constexpr (std::is_same_v<B, A>)
-      if (plan_.lanes == 1) {
+      if (plan_.neighbours) {
         source_.read(isa, n, c, q, 0, plan_.rows);
-        for (int64_t r = 0; r < phases; ++r) write_plane(isa, n, c, q, r);
+        for (int64_t r = 0; r < phases; ++r) write_tile(isa, n, c, q, r);
         return;
       }
     if (plan_.in_place) {
@@ -208,62 +240,51 @@ class Convolution {
     }
   }
 
-  // Output rows of phase ry of one channel. A register holds neighbours in a row, or beyond its end those in the next.
+  // All output rows of phase ry. A register holds neighbours in a row, or beyond its end those in the next.
   template <class I>
-  void write_plane(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
-    using V = Vec<I::value, A>;
+  void write_tile(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
     const Line& x = plan_.x;
-    const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q);
-    const int64_t pixel = plan_.last ? plan_.channels : 1, step = plan_.y.out_phases * x.to * pixel;
-    T* const to = image_ + (n * plan_.channels * plan_.y.to + (plan_.last ? 0 : c * plan_.y.to)) * x.to +
-                  (q * plan_.y.out_phases + ry) * x.to * pixel + (plan_.last ? c : 0);
-    const bool direct = kWide && pixel == 1 && x.out_phases == 1 && x.to >= 4 * V::kLanes;
+    const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q), lanes = plan_.lanes, step = plan_.step;
+    const int64_t row = x.to * lanes, buffer_row = plan_.pitch * lanes;
+    T* const to = image_ + ((n * plan_.chunks + c) * plan_.y.to + q * plan_.y.out_phases + ry) * row;
+    const bool direct = kWide && x.out_phases == 1 && row >= 4 * step;
     for (size_t rx = 0; rx < x.taps.size(); ++rx) {
       const int64_t pair = ry * x.taps.size() + rx;
-      const A* const weight = weight_ + c * plan_.taps + plan_.begins[pair];
-      const int64_t runs = direct ? rows : 1, length = x.periods(rx) + (direct ? 0 : (rows - 1) * plan_.pitch);
+      const A* const weight = weight_ + (c * plan_.taps + plan_.begins[pair]) * plan_.factor;
+      const int64_t runs = direct ? rows : 1, length = x.periods(rx) * lanes + (direct ? 0 : (rows - 1) * buffer_row);
       for (int64_t run = 0; run < runs; ++run) {
-        const A* from = source_.data() + run * plan_.pitch;
-        A* out = direct ? reinterpret_cast<A*>(to + run * step) : result_.data() + rx * plan_.strip * plan_.pitch;
-        for (int64_t left = length; left > 0; left -= kRegisters * V::kLanes) {
-          with_constant<kRegisters>(std::min<int64_t>(ceil_div(left, V::kLanes), kRegisters), [&](auto constant) {
-            constexpr int kCount = constant;
-            V sums[kCount];
-            add_terms(from, plan_.terms[pair], weight, bias_ + c, sums);
-            for (int i = 0; i + 1 < kCount; ++i) sums[i].store(out + i * V::kLanes);
-            const int64_t rest = left - (kCount - 1) * V::kLanes;
-            if (direct && rest < V::kLanes)
-              store_part(sums[kCount - 1], out + (kCount - 1) * V::kLanes, rest);
-            else
-              sums[kCount - 1].store(out + (kCount - 1) * V::kLanes);
-          });
-          from += kRegisters * V::kLanes;
-          out += kRegisters * V::kLanes;
-        }
+        const A* const from = source_.data() + run * buffer_row;
+        A* const out = direct ? reinterpret_cast<A*>(to + run * plan_.y.out_phases * row)
+                              : result_.data() + rx * plan_.strip * buffer_row;
+        add_run(isa, from, plan_.terms[pair], weight, bias_ + c * plan_.factor, lanes == 1, step, length, direct, out);
       }
     }
     if (!direct)
-      for (int64_t j = 0; j < rows; ++j) weave(isa, result_.data() + j * plan_.pitch, to + j * step);
+      for (int64_t j = 0; j < rows; ++j) weave(isa, result_.data() + j * buffer_row, to + j * plan_.y.out_phases * row);
   }
 
   // A row of each phase makes a row of the image.
   template <class I>
   void weave(I isa, const A* from, T* to) {
     const Line& x = plan_.x;
+    const int64_t lanes = plan_.lanes;
     if (x.out_phases > 1) {
-      const int64_t size = plan_.strip * plan_.pitch, pairs = x.taps.size() == 2 ? x.periods(1) : 0;
+      const int64_t size = plan_.strip * plan_.pitch * lanes;
+      const int64_t pairs = lanes == 1 && x.taps.size() == 2 ? x.periods(1) : 0;
       A* __restrict const line = line_.data();
       for (int64_t q = 0; q < pairs; ++q) line[2 * q] = from[q], line[2 * q + 1] = from[size + q];  // shuffles
-      for (size_t r = 0; r < x.taps.size(); ++r)
-        for (int64_t q = pairs; q < x.periods(r); ++q) line[q * x.out_phases + r] = from[r * size + q];
+      with_room(lanes, [&](auto room) {  // what is written beyond the end of a pixel is overwritten by the next
+        A* to = line + pairs * x.out_phases;
+        for (int64_t q = pairs; q < x.periods(); ++q)
+          for (int64_t r = 0; r < int64_t(x.taps.size()); ++r, to += lanes)
+            std::memcpy(to, from + r * size + q * lanes, room * sizeof(A));
+      });
       from = line;
     }
-    if (plan_.last)
-      for (int64_t i = 0; i < x.to; ++i) to[i * plan_.channels] = T(from[i]);
-    else if constexpr (kWide)
-      std::memcpy(to, from, x.to * sizeof(T));
+    if constexpr (kWide)
+      std::memcpy(to, from, x.to * lanes * sizeof(T));
     else
-      narrow(isa, from, to, x.to);
+      narrow(isa, from, to, x.to * lanes);
   }
 };
 
@@ -278,29 +299,40 @@ auto parameter(const Tensor& t) {
 
 // weight as Convolution takes it.
 template <class T>
-std::vector<acc_t<T>> in_order_of_terms(const Plan& plan, const Tensor& tensor, int64_t taps) {
+Buffer<acc_t<T>> in_order_of_terms(const Plan& plan, const Tensor& tensor, int64_t taps) {
   const auto weight = parameter<T>(tensor);
-  std::vector<acc_t<T>> ordered;
-  ordered.reserve((plan.channels + plan.lanes) * plan.taps);
+  Buffer<acc_t<T>> ordered(plan.factors() * plan.taps);
+  auto* to = ordered.data();
   for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
     const int64_t first = plan.in_place ? std::min(c, plan.channels - plan.lanes) : c;
     for (const auto& terms : plan.terms)
-      for (const auto& term : terms)
-        for (int64_t l = 0; l < plan.lanes; ++l)
-          ordered.push_back(first + l < plan.channels ? weight((first + l) * taps + term.tap) : 0);
+      for (const auto& term : terms) {
+        for (int64_t i = first; i < first + plan.lanes; ++i)
+          *to++ = i < plan.channels ? weight(i * taps + term.tap) : 0;
+        for (int64_t i = plan.lanes; i < plan.factor; ++i, ++to) *to = to[-plan.lanes];
+      }
+  }
+  return ordered;
+}
+
+// The same of the bias; zeros if there is none.
+template <class T>
+Buffer<acc_t<T>> in_order_of_channels(const Plan& plan, const std::optional<Tensor>& tensor) {
+  Buffer<acc_t<T>> ordered(plan.factors());
+  if (!tensor) return ordered;
+  const auto bias = parameter<T>(*tensor);
+  auto* to = ordered.data();
+  for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
+    for (int64_t i = c; i < c + plan.lanes; ++i) *to++ = i < plan.channels ? bias(i) : 0;
+    for (int64_t i = plan.lanes; i < plan.factor; ++i, ++to) *to = to[-plan.lanes];
   }
   return ordered;
 }
 
 template <class T, class B>
 void convolve(const DepthwiseConv2d& p, const Plan& plan, const Tensor& from, const Tensor& to) {
-  using A = acc_t<T>;
-  const auto weight = in_order_of_terms<T>(plan, p.weight, p.y.taps * p.x.taps);
-  std::vector<A> bias(plan.channels + plan.lanes);
-  if (p.bias) {
-    const auto value = parameter<T>(*p.bias);
-    for (int64_t c = 0; c < plan.channels; ++c) bias[c] = value(c);
-  }
+  auto weight = in_order_of_terms<T>(plan, p.weight, p.y.taps * p.x.taps);
+  auto bias = in_order_of_channels<T>(plan, p.bias);
   const T* const in = from.const_data_ptr<T>();
   T* const out = static_cast<T*>(to.mutable_data_ptr());
   parallel(plan.batch * plan.chunks * plan.strips, kGrain * 4 / (plan.work() * (plan.taps + 4)),
@@ -323,7 +355,7 @@ void convolve(const DepthwiseConv2d& p, const Line& y, const Line& x, const Tens
     if constexpr (std::is_same_v<T, BFloat16>)
       if (capability() == Capability::avx512_bf16) {
         const Plan plan(p, y, x, vector_lanes<A>(), sizeof(T), true);
-        if (plan.lanes > 1) return convolve<T, T>(p, plan, from, to);
+        if (!plan.neighbours) return convolve<T, T>(p, plan, from, to);
       }
     convolve<T, A>(p, Plan(p, y, x, vector_lanes<A>(), sizeof(A), true), from, to);
   });

@@ -18,14 +18,15 @@ Line copy_line(int64_t n) {
   return line;
 }
 
-// Registers of sums, one for each tap: sums += grad * buffer, over a row of `length` registers.
-template <class V, int kCount, class A>
-void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+// Registers of sums, one for each tap: sums += grad * buffer, over registers `step` apart of a row of that length.
+template <Capability c, int kCount, class A>
+void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
+  using V = Vec<c, A>;
   V sum[kCount];
   const A* from[kCount];
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
-  for (int64_t at = 0, end = length * V::kLanes; at < end; at += V::kLanes) {
+  for (int64_t at = 0; at < length; at += step) {
     V g;
     g.load(grad + at);
 #pragma GCC unroll 16
@@ -34,10 +35,26 @@ void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_
   V one;
   one.set(1);
 #pragma GCC unroll 16
-  for (int i = 0; i < kCount; ++i) {
-    sum[i].fma(one, sums + i * V::kLanes);
-    sum[i].store(sums + i * V::kLanes);
+  for (int i = 0; i < kCount; ++i, sums += step) {
+    sum[i].fma(one, sums);
+    sum[i].store(sums);
   }
+}
+
+// The same for `count` taps, and for the registers between as well. In a function of its own for each instruction set,
+// which dtypes share.
+template <class I, class A>
+void add_products(I isa, const A* grad, const A* buffer, const int64_t* offsets, int64_t count, int64_t length,
+                  int64_t step, A* sums) {
+  constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
+  with_constant<kProducts>(count, [&](auto constant) {
+    constexpr int kCount = constant;
+    outline(isa, [=](auto) {
+      if (step == kLanes) return add_products<I::value, kCount>(grad, buffer, offsets, length, kLanes, sums);
+      for (int64_t r = 0; r < step; r += kLanes)
+        add_products<I::value, kCount>(grad + r, buffer + r, offsets, length - r, step, sums + r);
+    });
+  });
 }
 
 // The gradient of the weight: of each channel, from a part of its tiles.
@@ -49,7 +66,7 @@ class Correlation {
   const int64_t tiles_;
   double* const sums_;
   Source<T> image_, grad_;
-  Buffer<A> registers_;
+  Buffer<A> registers_;                        // of sums: [channels of a register, or one][tap][lane]
   std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
 
  public:
@@ -60,11 +77,11 @@ class Correlation {
         x_(copy_line(plan.x.to)),
         tiles_(tiles),
         sums_(sums),
-        image_(plan, plan.y, plan.x, plan.lanes > 1 ? plan.y.span + 1 : plan.rows, image),
-        grad_(plan, y_, x_, plan.lanes > 1 ? 1 : plan.strip, grad),
-        registers_(plan.groups * plan.taps * kSlack),
-        offsets_(plan.lanes > 1 ? plan.y.span + 1 : 1) {
-    if (plan.lanes > 1) image_.clears = true;  // each row takes another's place
+        image_(plan, plan.y, plan.x, plan.neighbours ? plan.rows : plan.y.span + 1, image),
+        grad_(plan, y_, x_, plan.neighbours ? plan.strip : 1, grad),
+        registers_(plan.groups * plan.taps * plan.step),
+        offsets_(plan.neighbours ? 1 : plan.y.span + 1) {
+    if (!plan.neighbours) image_.clears = true;  // each row takes another's place
     for (size_t j = 0; j < offsets_.size(); ++j)
       for (const auto& ty : plan.y.taps[0])
         for (const auto& tx : plan.x.taps[0])
@@ -73,47 +90,42 @@ class Correlation {
 
   template <class I>
   void run(I isa, int64_t item) {
-    using V = Vec<I::value, A>;
     const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
-    const int64_t span = plan_.y.span, size = plan_.taps * V::kLanes;
-    std::fill_n(registers_.data(), plan_.groups * size, A(0));
+    const int64_t span = plan_.y.span;
+    std::fill_n(registers_.data(), plan_.groups * plan_.taps * plan_.step, A(0));
     for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
       const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
       const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
-      // One long row of a channel: between the rows of grad there are zeros. Or row by row, as in the forward pass.
-      const bool plane = plan_.lanes == 1;
-      const int64_t length = plane ? ceil_div((rows - 1) * plan_.pitch + plan_.x.to, V::kLanes) : plan_.x.to;
-      for (int64_t j = 0; j < (plane ? 1 : rows); ++j) {
-        image_.read(isa, n, first, q, j == 0 ? 0 : j + span, plane ? plan_.rows : j + span + 1);
-        grad_.read(isa, n, first, q, j, plane ? plan_.strip : j + 1);
-        multiply<V>(first, offsets_[j % offsets_.size()].data(), length);
+      // One long row: between the rows of grad there are zeros. Or row by row, as in the forward pass.
+      const bool whole = plan_.neighbours;
+      const int64_t length = (whole ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.lanes;
+      for (int64_t j = 0; j < (whole ? 1 : rows); ++j) {
+        image_.read(isa, n, first, q, j == 0 ? 0 : j + span, whole ? plan_.rows : j + span + 1);
+        grad_.read(isa, n, first, q, j, whole ? plan_.strip : j + 1);
+        multiply(isa, first, offsets_[j % offsets_.size()].data(), length);
       }
     }
     const A* from = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes)
-      for (int64_t t = 0; t < plan_.taps; ++t, from += V::kLanes) {
-        double* const to = sums_ + (part * plan_.channels + c) * plan_.taps + plan_.terms[0][t].tap;
-        if (plan_.lanes > 1) {
-          for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l) to[l * plan_.taps] = from[l];
-        } else {
-          *to = 0;
-          for (int l = 0; l < V::kLanes; ++l) *to += from[l];
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, from += plan_.taps * plan_.step)
+      for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l)
+        for (int64_t t = 0; t < plan_.taps; ++t) {
+          double sum = 0;
+          for (int64_t i = l; i < plan_.step; i += plan_.lanes) sum += from[t * plan_.step + i];
+          sums_[(part * plan_.channels + c + l) * plan_.taps + plan_.terms[0][t].tap] = sum;
         }
-      }
   }
 
  private:
-  template <class V>
-  void multiply(int64_t first, const int64_t* offsets, int64_t length) {
+  template <class I>
+  void multiply(I isa, int64_t first, const int64_t* offsets, int64_t length) {
     const A *grad = grad_.data(), *image = image_.data();
     A* sums = registers_.data();
     for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += grad_.size, image += image_.size)
       for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
-        const int64_t count = ceil_div(plan_.taps - t, blocks);
-        with_constant<kProducts>(
-            count, [&](auto constant) { add_products<V, constant>(grad, image, offsets + t, length, sums); });
+        const int64_t count = ceil_div(plan_.taps - t, blocks), step = plan_.step;
+        add_products(isa, grad, image, offsets + t, count, length, step, sums);
         t += count;
-        sums += count * V::kLanes;
+        sums += count * step;
       }
   }
 };

@@ -6,11 +6,13 @@
 // contiguous image is turned for that, and the result turned back), with the zeros of the padding around them, and
 // split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but a row and an offset,
 // whatever stride, dilation and padding are, and the neighbour of an output meets the neighbours of what the output
-// meets. Images of few channels go channel by channel: a register then holds neighbouring pixels, across the ends of
-// rows too, because a tile is one long row with some columns at the end of each of its rows that nobody asked for.
+// meets. Where pixels have fewer channels than a register has lanes, a register holds neighbouring pixels, across the
+// ends of rows too, because a tile is one long row with some columns at the end of each of its rows that nobody asked
+// for. Pixels are then of one channel, or of all where those lie side by side; the weights repeat in the same order.
 #pragma once
 
 #include <cstring>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -21,7 +23,7 @@
 namespace customops::cpu {
 
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
-constexpr int64_t kLanesBytes = 96 << 10;  // of grad_weight's rows for a register of channels; L2 holds them
+constexpr int64_t kLanesBytes = 96 << 10;  // of one for several channels, if its size is free; L2 holds that
 constexpr int64_t kChannels = 32;          // of a channels_last tile, about; twice as many if they are small
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
 
@@ -76,13 +78,16 @@ inline Line forward_line(const ConvAxis& a) {
 // How images are cut into tiles, and how a tile lies in its buffers: [phase of x][phase of y][row][column][lane].
 struct Plan {
   struct Term {
-    int64_t offset, tap;  // into the buffer, in pixels; into the kernel
+    int64_t offset, tap;  // into the buffer; into the kernel
   };
   Line y, x;
   int64_t batch, channels;
   bool last;                             // channels_last
   bool in_place = false;                 // whose pixels are read where they are, but for the gradient of the weight
+  bool neighbours;                       // a register holds neighbouring pixels, not the channels of one
   int64_t lanes, groups, chunks;         // channels side by side in a buffer; buffers of a tile; tiles for all channels
+  int64_t step;                          // elements from one register to the next of the same channels
+  int64_t factor;                        // numbers of a weight: one for each of those; one for a single channel
   int64_t strip, strips;                 // periods of a tile; tiles for all of them
   int64_t rows, pitch;                   // of one phase in the buffer
   int64_t pixels;                        // of a tile's output
@@ -92,23 +97,27 @@ struct Plan {
 
   Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
-    lanes = (last ? 4 : 2) * channels > vector ? vector : 1;
+    neighbours = last ? 4 * channels <= 3 * vector : 2 * channels <= vector;
+    lanes = !neighbours ? vector : last ? channels : 1;
+    step = std::lcm(lanes, vector);
+    factor = lanes == 1 ? 1 : step;
     const int64_t tile = kChannels * (element < 4 ? 2 : 1);
-    chunks = ceil_div(channels, last && lanes > 1 ? std::max(tile, lanes) : lanes);
+    chunks = ceil_div(channels, last ? std::max(tile, lanes) : lanes);
     groups = ceil_div(ceil_div(channels, lanes), chunks);
     chunks = ceil_div(channels, groups * lanes);
     pitch = x.periods() + x.span;
     const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
     const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
     strips = ceil_div(y.periods(), most);
-    if (lanes > 1 && ring) {  // its size is that of the kernel
+    if (ring) {
+      if (!neighbours) strips = 1;  // its size is that of the kernel
       const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(batch * chunks, 1);
-      strips = std::clamp<int64_t>(wanted, 1, ceil_div(y.periods(), 4 * (y.span + 1)));
+      strips = std::max(strips, std::min(wanted, ceil_div(y.periods(), 4 * (y.span + 1))));
     }
     size_t high = 0;
     for (const auto& down : y.taps) high = std::max(high, down.size());
     // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
-    in_place = ring && last && channels >= lanes && lanes > 1 && high <= 3;
+    in_place = ring && last && !neighbours && channels >= lanes && high <= 3;
     strip = ceil_div(y.periods(), strips);
     strips = ceil_div(y.periods(), strip);
     rows = strip + y.span;
@@ -120,12 +129,13 @@ struct Plan {
         for (const auto& ty : down)
           for (const auto& tx : across) {
             const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
-            pair.push_back({row * pitch + tx.shift - x.first, ty.index * p.x.taps + tx.index});
+            pair.push_back({(row * pitch + tx.shift - x.first) * lanes, ty.index * p.x.taps + tx.index});
           }
         taps += pair.size();
       }
   }
 
+  int64_t factors() const { return ceil_div(channels, lanes) * factor; }           // numbers for all the channels
   int64_t work() const { return pixels * lanes * groups; }                         // outputs of a tile
   int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
 };
@@ -139,6 +149,16 @@ class Buffer {
   explicit Buffer(int64_t n = 0) : memory_(n + kSlack + 64 / sizeof(A)) {}
   A* data() { return reinterpret_cast<A*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64); }
 };
+
+// f(constant) for the least power of 2 that a pixel of so many neighbours fits into: those are copied faster.
+template <class F>
+void with_room(int64_t size, const F& f) {
+  if (size == 1) return f(std::integral_constant<int, 1>());
+  if (size == 2) return f(std::integral_constant<int, 2>());
+  if (size <= 4) return f(std::integral_constant<int, 4>());
+  if (size <= 8) return f(std::integral_constant<int, 8>());
+  f(std::integral_constant<int, 16>());
+}
 
 // Copies tiles of an image into the buffers, one for each register of channels. Whatever lies outside of the image is
 // zero from the beginning, or where it moves, when strips differ, made so. B is what the buffers hold: acc_t<T>, or T
@@ -166,7 +186,7 @@ class Source {
         image_(image),
         rows_(rows),
         part_(int64_t(y.phases.size()) * rows * plan.pitch),
-        line_(x.from),
+        line_(x.from * plan.lanes),
         places_(x.from + plan.lanes, -1),
         size(int64_t(x.phases.size()) * part_ * plan.lanes),
         clears(plan.strips > 1) {
@@ -198,12 +218,9 @@ class Source {
         const int64_t i = row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
         if (i < 0 || i >= y_.from) {
           clear(c, at);
-        } else if (plan_.lanes == 1) {
+        } else if (plan_.neighbours) {
           if constexpr (std::is_same_v<B, A>)
-            read_row(isa,
-                     plan_.last ? image_ + (n * y_.from + i) * x_.from * plan_.channels + c
-                                : image_ + ((n * plan_.channels + c) * y_.from + i) * x_.from,
-                     at);
+            read_row(isa, image_ + ((n * plan_.chunks + c) * y_.from + i) * x_.from * plan_.lanes, at);
         } else if (plan_.last) {
           read_pixels(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
         } else {
@@ -220,28 +237,35 @@ class Source {
         std::fill_n(data() + g * size + (px * part_ + at) * plan_.lanes, plan_.pitch * plan_.lanes, B(0));
   }
 
-  // A row of one channel.
+  // A row of pixels, as the image has them.
   template <class I>
   void read_row(I isa, const T* row, int64_t at) {
     const A* line = line_.data();
-    if (plan_.last) {
-      for (int64_t x = 0; x < x_.from; ++x) line_.data()[x] = A(row[x * plan_.channels]);
-    } else if constexpr (std::is_same_v<T, A>) {
+    if constexpr (std::is_same_v<T, A>)
       line = row;
-    } else {
-      widen(isa, row, line_.data(), x_.from);
-    }
+    else
+      widen(isa, row, line_.data(), x_.from * plan_.lanes);
     for (size_t px = 0; px < x_.phases.size(); ++px) {
       const auto [begin, end] = columns_[px];
-      const A* const in = line + (x_.first + begin) * x_.in_phases + x_.phases[px];
-      B* __restrict const out = data() + px * part_ + at + begin;
+      const A* const in = line + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.lanes;
+      B* __restrict const out = data() + (px * part_ + at + begin) * plan_.lanes;
       if (x_.in_phases == 1)
-        std::memcpy(out, in, (end - begin) * sizeof(A));
-      else if (x_.in_phases == 2)  // shuffles
+        std::memcpy(out, in, (end - begin) * plan_.lanes * sizeof(A));
+      else if (x_.in_phases == 2 && plan_.lanes == 1)  // shuffles
         for (int64_t i = 0; i < end - begin; ++i) out[i] = in[2 * i];
       else
-        for (int64_t i = 0; i < end - begin; ++i) out[i] = in[x_.in_phases * i];
+        copy_every(in, x_.in_phases * plan_.lanes, out, end - begin);
     }
+  }
+
+  // n pixels that are `step` apart. What is written beyond the end of one is overwritten by the next.
+  void copy_every(const A* in, int64_t step, B* out, int64_t n) {
+    const int64_t lanes = plan_.lanes;
+    with_room(lanes, [&](auto room) {
+      int64_t i = 0;
+      for (; i * lanes + room <= n * lanes; ++i) std::memcpy(out + i * lanes, in + i * step, room * sizeof(A));
+      for (; i < n; ++i) std::copy_n(in + i * step, lanes, out + i * lanes);
+    });
   }
 
   // A row of pixels, whose channels lie side by side.
