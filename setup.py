@@ -31,8 +31,8 @@ LINK_ARGS = [
 
 
 def files(pattern):
-    """Paths under csrc/, in an order that no file system decides."""
-    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(f"csrc/{pattern}"))
+    """Paths under csrc/, the largest files first."""
+    return [path.relative_to(ROOT).as_posix() for path in jobs.largest_first(ROOT.glob(f"csrc/{pattern}"))]
 
 
 def library(name, sources):
@@ -59,7 +59,7 @@ setup(
     # The version stands in pyproject.toml; a label says what a build lacks: +cpu, or the few architectures it has.
     options={"egg_info": {"tag_build": "+cpu" if VARIANT == "cpu" else nvcc.label(ARCHITECTURES)}},
     ext_modules=[
-        library("cpu", [*files("*.cpp"), *files("cpu/*.cpp")]),
+        library("cpu", [*files("cpu/*.cpp"), *files("*.cpp")]),
         *(library(name, files("cuda/*.cu")) for name in ARCHITECTURES),
     ],
     cmdclass={"build_ext": build_ext, "build_py": py3_wheel.Sources, "bdist_wheel": wheel},

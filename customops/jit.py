@@ -65,7 +65,7 @@ def load(cuda: bool = False, verbose: bool = False) -> Path:
 
 def build(verbose: bool = False) -> Path:
     """Compiles the library with the CPU kernels, or finds it in the cache; does not open it. See :func:`load`."""
-    sources = [*sorted(SOURCES.glob("*.cpp")), *sorted(SOURCES.glob("cpu/*.cpp"))]
+    sources = _jobs().largest_first([*SOURCES.glob("*.cpp"), *SOURCES.glob("cpu/*.cpp")])
     headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cpu/*.h"))]
     name, facts = cpu()
     return _build.build(recipe("_cpu", sources, headers, (facts,), f"CPU kernels for {name}"), verbose)
@@ -81,9 +81,10 @@ def build_cuda(verbose: bool = False) -> Path:
     if not architectures:
         raise BuildError("customops: torch sees no GPU to compile for: check nvidia-smi and CUDA_VISIBLE_DEVICES")
     headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cuda/*.h")), *sorted(SOURCES.glob("cuda/*.cuh"))]
+    sources = _jobs().largest_first(SOURCES.glob("cuda/*.cu"))
     numbers = [f"{major}{minor}" for major, minor in architectures]
     purpose = f"CUDA kernels for sm_{', sm_'.join(numbers)}"
-    return _build.build(recipe("_cuda", sorted(SOURCES.glob("cuda/*.cu")), headers, (), purpose, numbers), verbose)
+    return _build.build(recipe("_cuda", sources, headers, (), purpose, numbers), verbose)
 
 
 def recipe(
@@ -196,7 +197,7 @@ def _lines(path: Path) -> list[str]:
 
 @cache
 def _jobs() -> ModuleType:
-    """csrc/jobs.py: how many compilers may run at once."""
+    """csrc/jobs.py: how many compilers may run at once, and in which order."""
     spec = importlib.util.spec_from_file_location("customops._jobs", SOURCES / "jobs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
