@@ -29,7 +29,7 @@ CUDA = [
     (64, 128, 56, 31, 1),
     (64, 1024, 7, 13, 1),
 ]
-CPU = [(8, 16, 112, 3, 1), (8, 480, 14, 5, 1), (8, 96, 56, 7, 1)]
+CPU = [(8, 3, 224, 3, 1), (8, 16, 112, 3, 1), (8, 480, 14, 5, 1), (8, 96, 56, 7, 1)]
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MODES = {
     "torch": {"enabled": True, "benchmark": False},

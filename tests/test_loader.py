@@ -37,8 +37,10 @@ def test_every_instruction_set_is_right():
     order = ["baseline", "avx2", "avx512", "avx512_bf16"]
     choose = "os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {!r}\n"
     run = python(in_forks("import customops, torch", [choose.format(one) + CHECK_ALL_DTYPES for one in order]))
-    best = torch.ops.customops._cpu_capability()
-    assert run.stdout.split() == [min(one, best, key=order.index) for one in order], run.stderr
+    found = run.stdout.split()
+    assert found == [min(one, found[-1], key=order.index) for one in order], run.stderr
+    slow = found[-1] == "avx512_bf16" and "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+    assert torch.ops.customops._cpu_capability() == ("avx512" if slow else found[-1])
 
 
 @pytest.mark.parametrize("n", [1, 300_000])

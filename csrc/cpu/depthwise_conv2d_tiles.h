@@ -24,7 +24,7 @@ namespace customops::cpu {
 
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kLanesBytes = 96 << 10;  // of one for several channels, if its size is free; L2 holds that
-constexpr int64_t kChannels = 32;          // of a channels_last tile, about; twice as many if they are small
+constexpr int64_t kChannels = 32;          // of a buffered channels_last tile, about; twice as many if they are small
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
 
 inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
@@ -101,7 +101,11 @@ struct Plan {
     lanes = !neighbours ? vector : last ? channels : 1;
     step = std::lcm(lanes, vector);
     factor = lanes == 1 ? 1 : step;
-    const int64_t tile = kChannels * (element < 4 ? 2 : 1);
+    size_t high = 0;
+    for (const auto& down : y.taps) high = std::max(high, down.size());
+    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
+    in_place = ring && last && !neighbours && channels >= lanes && high <= 5;
+    const int64_t tile = in_place ? channels : kChannels * (element < 4 ? 2 : 1);
     chunks = ceil_div(channels, last ? std::max(tile, lanes) : lanes);
     groups = ceil_div(ceil_div(channels, lanes), chunks);
     chunks = ceil_div(channels, groups * lanes);
@@ -114,10 +118,6 @@ struct Plan {
       const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(batch * chunks, 1);
       strips = std::max(strips, std::min(wanted, ceil_div(y.periods(), 4 * (y.span + 1))));
     }
-    size_t high = 0;
-    for (const auto& down : y.taps) high = std::max(high, down.size());
-    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
-    in_place = ring && last && !neighbours && channels >= lanes && high <= 3;
     strip = ceil_div(y.periods(), strips);
     strips = ceil_div(y.periods(), strip);
     rows = strip + y.span;

@@ -22,8 +22,8 @@ using c10::Half;
 
 enum class Capability { baseline, avx2, avx512, avx512_bf16 };
 
-// What the machine has, or less when the environment variable CUSTOMOPS_CPU_CAPABILITY (one of the names above) asks
-// for less. Read once. Defined in capability.cpp.
+// What is fastest on this machine, or what the environment variable CUSTOMOPS_CPU_CAPABILITY (one of the names above)
+// asks for, as far as the machine has it. Read once. Defined in capability.cpp.
 Capability capability();
 
 template <Capability c>
