@@ -81,6 +81,16 @@ def test_large_images_of_few_channels(channels, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize(("channels", "width", "stride"), [(12, 9, 8), (3, 31, 30), (3, 1001, 500), (1, 1001, 1000)])
+def test_strides_that_leave_one_pixel(channels, width, stride, memory_format, device):
+    """Rows are put together from phases, most of which have fewer pixels than the first."""
+    x = image((1, channels, 3, width), torch.float32, device, memory_format)
+    weight = randn(channels, 1, 1, 1, device=device, seed=1)
+    for _ in range(20):  # the allocator of the CPU notices what is written beyond the end of its memory
+        assert_all(x, weight, None, (1, stride))
+
+
+@memory_formats
 @pytest.mark.parametrize(
     ("channels", "kernel", "dtype"),
     [(124, 3, torch.float32), (62, 5, torch.float32), (24, 7, torch.float32), (72, 5, torch.bfloat16)],

@@ -103,7 +103,7 @@ class Convolution {
                 from),
         result_(plan.lanes *
                 (plan.neighbours ? plan.strip * plan.pitch * int64_t(plan.x.taps.size()) : plan.x.to + plan.lanes)),
-        line_(plan.x.to * plan.lanes),
+        line_(plan.neighbours ? plan.x.periods() * int64_t(plan.x.taps.size()) * plan.lanes : 0),  // whole periods
         columns_(plan.x.taps.size()) {
     if (!plan.neighbours) source_.clears = false;  // they are left out
     size_t most = 0;

@@ -66,7 +66,7 @@ class Correlation {
   const int64_t tiles_;
   double* const sums_;
   Source<T> image_, grad_;
-  Buffer<A> registers_;                        // of sums: [channels of a register, or one][tap][lane]
+  Buffer<A> registers_;                        // of sums: [channels of a buffer][tap][element of a step]
   std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
 
  public:

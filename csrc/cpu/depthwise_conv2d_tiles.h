@@ -186,7 +186,7 @@ class Source {
         image_(image),
         rows_(rows),
         part_(int64_t(y.phases.size()) * rows * plan.pitch),
-        line_(x.from * plan.lanes),
+        line_(plan.neighbours ? x.from * plan.lanes : 0),
         places_(x.from + plan.lanes, -1),
         size(int64_t(x.phases.size()) * part_ * plan.lanes),
         clears(plan.strips > 1) {
