@@ -84,8 +84,9 @@ class Convolution {
   Source<T, B> source_;
   Buffer<B> result_;
   Buffer<A> line_;
-  std::vector<Row<B>> rows_;                   // that meet a row of the output
-  std::vector<Row<T>> image_rows_;             // the same where the image is read in place
+  Buffer<T> last_row_;              // of all images: where registers are wider than pixels, they read beyond it
+  std::vector<Row<B>> rows_;        // that meet a row of the output
+  std::vector<Row<T>> image_rows_;  // the same where the image is read in place
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
 
  public:
@@ -106,6 +107,11 @@ class Convolution {
         line_(plan.neighbours ? plan.x.periods() * int64_t(plan.x.taps.size()) * plan.lanes : 0),  // whole periods
         columns_(plan.x.taps.size()) {
     if (!plan.neighbours) source_.clears = false;  // they are left out
+    if (plan.in_place && plan.channels < plan.lanes) {
+      const int64_t size = plan.x.from * plan.channels;
+      last_row_ = Buffer<T>(size);
+      std::copy_n(image_row(plan.batch - 1, plan.y.from - 1), size, last_row_.data());
+    }
     size_t most = 0;
     for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
     rows_.resize(most);
@@ -152,12 +158,17 @@ class Convolution {
       Row<T>* end = image_rows_.data();
       for (const auto& tap : y.taps[ry]) {
         const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
-        if (0 <= i && i < y.from) *end++ = {from_ + (n * y.from + i) * x.from * pixel, weight};
+        const bool copied = plan_.channels < plan_.lanes && n + 1 == plan_.batch && i + 1 == y.from;
+        if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
       add_up_row<true>(isa, image_rows_.data(), end, rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from},
                        to + rx * pixel, x.out_phases * pixel);
     }
+  }
+
+  const T* image_row(int64_t n, int64_t i) const {
+    return from_ + (n * plan_.y.from + i) * plan_.x.from * plan_.channels;
   }
 
   // A row of outputs for all the channels of a tile, from the buffer: phase ry in period q of a tile that begins with
@@ -304,7 +315,7 @@ Buffer<acc_t<T>> in_order_of_terms(const Plan& plan, const Tensor& tensor, int64
   Buffer<acc_t<T>> ordered(plan.factors() * plan.taps);
   auto* to = ordered.data();
   for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
-    const int64_t first = plan.in_place ? std::min(c, plan.channels - plan.lanes) : c;
+    const int64_t first = plan.in_place ? std::clamp<int64_t>(plan.channels - plan.lanes, 0, c) : c;
     for (const auto& terms : plan.terms)
       for (const auto& term : terms) {
         for (int64_t i = first; i < first + plan.lanes; ++i)

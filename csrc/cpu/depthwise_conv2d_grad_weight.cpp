@@ -18,17 +18,19 @@ Line copy_line(int64_t n) {
   return line;
 }
 
-// Registers of sums, one for each tap: sums += grad * buffer, over registers `step` apart of a row of that length.
-template <Capability c, int kCount, class A>
-void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
+// Registers of sums, one for each tap: sums += grad * buffer, over registers grad_step and `step` apart, in a row of
+// that length.
+template <Capability c, int kCount, class T, class A>
+void add_products(const T* grad, int64_t grad_step, const A* buffer, const int64_t* offsets, int64_t length,
+                  int64_t step, A* sums) {
   using V = Vec<c, A>;
   V sum[kCount];
   const A* from[kCount];
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
-  for (int64_t at = 0; at < length; at += step) {
+  for (int64_t at = 0; at < length; at += step, grad += grad_step) {
     V g;
-    g.load(grad + at);
+    g.load(grad);
 #pragma GCC unroll 16
     for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
   }
@@ -43,16 +45,16 @@ void add_products(const A* grad, const A* buffer, const int64_t* offsets, int64_
 
 // The same for `count` taps, and for the registers between as well. In a function of its own for each instruction set,
 // which dtypes share.
-template <class I, class A>
-void add_products(I isa, const A* grad, const A* buffer, const int64_t* offsets, int64_t count, int64_t length,
-                  int64_t step, A* sums) {
+template <class I, class T, class A>
+void add_products(I isa, const T* grad, int64_t grad_step, const A* buffer, const int64_t* offsets, int64_t count,
+                  int64_t length, int64_t step, A* sums) {
   constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
   with_constant<kProducts>(count, [&](auto constant) {
     constexpr int kCount = constant;
     outline(isa, [=](auto) {
-      if (step == kLanes) return add_products<I::value, kCount>(grad, buffer, offsets, length, kLanes, sums);
+      if (step == kLanes) return add_products<I::value, kCount>(grad, grad_step, buffer, offsets, length, kLanes, sums);
       for (int64_t r = 0; r < step; r += kLanes)
-        add_products<I::value, kCount>(grad + r, buffer + r, offsets, length - r, step, sums + r);
+        add_products<I::value, kCount>(grad + r, grad_step, buffer + r, offsets, length - r, step, sums + r);
     });
   });
 }
@@ -64,6 +66,7 @@ class Correlation {
   const Plan& plan_;
   const Line y_, x_;
   const int64_t tiles_;
+  const T* const from_;  // grad
   double* const sums_;
   Source<T> image_, grad_;
   Buffer<A> registers_;                        // of sums: [channels of a buffer][tap][element of a step]
@@ -76,6 +79,7 @@ class Correlation {
         y_(copy_line(plan.y.to)),
         x_(copy_line(plan.x.to)),
         tiles_(tiles),
+        from_(grad),
         sums_(sums),
         image_(plan, plan.y, plan.x, plan.neighbours ? plan.rows : plan.y.span + 1, image),
         grad_(plan, y_, x_, plan.neighbours ? plan.strip : 1, grad),
@@ -101,8 +105,14 @@ class Correlation {
       const int64_t length = (whole ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.lanes;
       for (int64_t j = 0; j < (whole ? 1 : rows); ++j) {
         image_.read(isa, n, first, q, j == 0 ? 0 : j + span, whole ? plan_.rows : j + span + 1);
+        const int64_t* const offsets = offsets_[j % offsets_.size()].data();
+        if constexpr (std::is_same_v<T, A> || !kOldest<I::value>)
+          if (const T* row = in_place(n, q + j)) {
+            multiply(isa, first, row + first, plan_.lanes, plan_.channels, offsets, length);
+            continue;
+          }
         grad_.read(isa, n, first, q, j, whole ? plan_.strip : j + 1);
-        multiply(isa, first, offsets_[j % offsets_.size()].data(), length);
+        multiply(isa, first, grad_.data(), grad_.size, plan_.step, offsets, length);
       }
     }
     const A* from = registers_.data();
@@ -116,14 +126,23 @@ class Correlation {
   }
 
  private:
-  template <class I>
-  void multiply(I isa, int64_t first, const int64_t* offsets, int64_t length) {
-    const A *grad = grad_.data(), *image = image_.data();
+  // A row of grad whose registers can be read where they are: the last one of all may go beyond the tensor.
+  const T* in_place(int64_t n, int64_t y) const {
+    const bool end = n + 1 == plan_.batch && y + 1 == plan_.y.to && plan_.channels % plan_.lanes != 0;
+    if (!plan_.last || plan_.neighbours || end) return nullptr;
+    return from_ + (n * plan_.y.to + y) * plan_.x.to * plan_.channels;
+  }
+
+  // grad's registers are `next` apart from one to the next of a pixel, and grad_step from pixel to pixel.
+  template <class I, class G>
+  void multiply(I isa, int64_t first, const G* grad, int64_t next, int64_t grad_step, const int64_t* offsets,
+                int64_t length) {
+    const A* image = image_.data();
     A* sums = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += grad_.size, image += image_.size)
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += next, image += image_.size)
       for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
         const int64_t count = ceil_div(plan_.taps - t, blocks), step = plan_.step;
-        add_products(isa, grad, image, offsets + t, count, length, step, sums);
+        add_products(isa, grad, grad_step, image, offsets + t, count, length, step, sums);
         t += count;
         sums += count * step;
       }

@@ -187,27 +187,28 @@ void add_up(const Outputs<T, O> p) {
         constexpr int kCount = constant;
         const auto run = [&](auto padded) {
           for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
+            // In place, the last register of a pixel begins earlier, with channels that the one before has, too.
+            const int64_t channel = kInPlace ? std::clamp<int64_t>(p.end - V::kLanes, 0, g) : g;
             Place place = p.place;
-            place.at = kInPlace ? std::min(g, p.end - V::kLanes) : (g - p.channel) / V::kLanes * p.next;
+            place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
             place.weight_at = g * p.all_taps;
             place.x = i * place.step;
             V out[kCount];
 #pragma GCC unroll 16
-            for (int o = 0; o < kCount; ++o) out[o].load(p.bias + (kInPlace ? place.at : g));
+            for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
             add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
-            // Fewer channels than a register has lanes take a way through memory.
-            const int64_t lanes = p.last ? std::min<int64_t>(p.end - g, V::kLanes) : V::kLanes;
-            O* const to = p.to + i * p.to_step + (g - p.channel);
+            const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
+            O* const to = p.to + i * p.to_step + (channel - p.channel);
             if (lanes == V::kLanes) {
 #pragma GCC unroll 16
               for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
-            } else {
-              O part[kCount * V::kLanes];
+            } else if (p.to_step == lanes && i + kCount < p.count) {
+            // What is beyond the channels of a pixel is overwritten by the next one.
 #pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) out[o].store(part + o * V::kLanes);
-              for (int o = 0; o < kCount; ++o)
-                for (int64_t l = 0; l < lanes; ++l)
-                  to[o * p.to_step + l] = part[o * V::kLanes + (kInPlace ? V::kLanes - lanes : 0) + l];
+              for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
+            } else {
+#pragma GCC unroll 16
+              for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * p.to_step, lanes);
             }
           }
         };

@@ -97,14 +97,14 @@ struct Plan {
 
   Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
-    neighbours = last ? 4 * channels <= 3 * vector : 2 * channels <= vector;
-    lanes = !neighbours ? vector : last ? channels : 1;
-    step = std::lcm(lanes, vector);
-    factor = lanes == 1 ? 1 : step;
     size_t high = 0;
     for (const auto& down : y.taps) high = std::max(high, down.size());
     // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
-    in_place = ring && last && !neighbours && channels >= lanes && high <= 5;
+    neighbours = 2 * channels <= vector || (last && vector == 4 && channels == 3);  // those fill 3 of 4 registers
+    in_place = ring && last && !neighbours && high <= 5;
+    lanes = !neighbours ? vector : last ? channels : 1;
+    step = std::lcm(lanes, vector);
+    factor = lanes == 1 ? 1 : step;
     const int64_t tile = in_place ? channels : kChannels * (element < 4 ? 2 : 1);
     chunks = ceil_div(channels, last ? std::max(tile, lanes) : lanes);
     groups = ceil_div(ceil_div(channels, lanes), chunks);
@@ -156,8 +156,7 @@ void with_room(int64_t size, const F& f) {
   if (size == 1) return f(std::integral_constant<int, 1>());
   if (size == 2) return f(std::integral_constant<int, 2>());
   if (size <= 4) return f(std::integral_constant<int, 4>());
-  if (size <= 8) return f(std::integral_constant<int, 8>());
-  f(std::integral_constant<int, 16>());
+  f(std::integral_constant<int, 8>());
 }
 
 // Copies tiles of an image into the buffers, one for each register of channels. Whatever lies outside of the image is
@@ -168,7 +167,7 @@ class Source {
   using A = acc_t<T>;
   const Plan& plan_;
   const Line &y_, &x_;
-  const T* const image_;
+  const T *const image_, *const end_;
   const int64_t rows_, part_;  // rows of one phase, pixels of one phase of x
   Buffer<B> buffer_;
   Buffer<A> line_;
@@ -184,6 +183,7 @@ class Source {
         y_(y),
         x_(x),
         image_(image),
+        end_(image + plan.batch * plan.channels * y.from * x.from),
         rows_(rows),
         part_(int64_t(y.phases.size()) * rows * plan.pitch),
         line_(plan.neighbours ? x.from * plan.lanes : 0),
@@ -270,35 +270,46 @@ class Source {
 
   // A row of pixels, whose channels lie side by side.
   template <class I>
-  void read_pixels(I, const T* row, int64_t c, int64_t at) {
-    using V = Vec<I::value, A>;
-    const int64_t full = (plan_.end(c) - c) / V::kLanes, rest = (plan_.end(c) - c) % V::kLanes;
+  void read_pixels(I isa, const T* row, int64_t c, int64_t at) {
+    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
     const int64_t step = x_.in_phases * plan_.channels;
-    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
     for (size_t px = 0; px < x_.phases.size(); ++px) {
-      const T* const in = row + (x_.first * x_.in_phases + x_.phases[px]) * plan_.channels + c;
-      B* const out = data() + (px * part_ + at) * V::kLanes;
-      for (int64_t i = columns_[px].first; i < columns_[px].second; ++i) {
-        const T* from = in + i * step;
-        B* to = out + i * V::kLanes;
-        for (int64_t g = 0; g < full; ++g, from += V::kLanes, to += size) {
-          if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(from + ahead);
-          copy<V>(from, to, V::kLanes);
-        }
-        if (rest > 0) copy<V>(from, to, rest);
-      }
+      const auto [begin, end] = columns_[px];
+      const T* from = row + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.channels + c;
+      B* to = data() + (px * part_ + at + begin) * kLanes;
+      for (int64_t left = plan_.end(c) - c; left > 0; left -= kLanes, from += kLanes, to += size)
+        copy_registers(isa, from, step, to, end - begin, std::min(left, kLanes));
     }
   }
 
-  // n of the elements that a register holds, and zeros.
+  // n registers, `step` apart, of pixels of that many channels. What a register holds beyond them is of no use.
+  template <class I>
+  void copy_registers(I isa, const T* from, int64_t step, B* to, int64_t n, int64_t channels) {
+    using V = Vec<I::value, A>;
+    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
+    const int64_t whole = std::clamp<int64_t>((end_ - from - V::kLanes + step) / step, 0, n);
+    outline(isa, [=](auto) {
+      const int64_t next = step, far = ahead;  // not of the lambda, which `to` may alias
+      const T* in = from;
+      for (B *out = to, *const end = to + whole * V::kLanes; out != end; out += V::kLanes, in += next) {
+        __builtin_prefetch(in + far);
+        copy_register<V>(in, out);
+      }
+    });
+    for (int64_t i = whole; i < n; ++i) {  // the end of the image
+      T part[V::kLanes] = {};
+      std::copy_n(from + i * step, channels, part);
+      copy_register<V>(part, to + i * V::kLanes);
+    }
+  }
+
   template <class V>
-  static void copy(const T* from, B* to, int64_t n) {
+  static void copy_register(const T* from, B* to) {
     if constexpr (!std::is_same_v<B, A>) {  // then it is T
-      std::memcpy(to, from, n * sizeof(T));
-      std::fill_n(to + n, V::kLanes - n, B(0));
+      std::memcpy(to, from, V::kLanes * sizeof(T));
     } else {
       V v;
-      n == V::kLanes ? v.load(from) : load_part(v, from, n);
+      v.load(from);
       v.store(to);
     }
   }
@@ -308,18 +319,18 @@ class Source {
   void read_planes(I, int64_t n, int64_t c, int64_t i, int64_t at) {
     using V = Vec<I::value, A>;
     const int64_t plane = y_.from * x_.from, count = plan_.end(c) - c;
-    const int64_t first = (n * plan_.channels + c) * plane + i * x_.from, all = plan_.batch * plan_.channels * plane;
+    const T* const first = image_ + (n * plan_.channels + c) * plane + i * x_.from;
     B* const out = data() + at * V::kLanes;
     for (int64_t x = 0; x < x_.from; x += V::kLanes) {
       Square<V, B> square;
 #pragma GCC unroll 16
       for (int l = 0; l < V::kLanes; ++l) {  // what goes beyond the row is not used
-        const int64_t offset = first + std::min<int64_t>(l, count - 1) * plane + x;
-        if (offset + V::kLanes <= all) {
-          square.load(l, image_ + offset);
+        const T* const from = first + std::min<int64_t>(l, count - 1) * plane + x;
+        if (end_ - from >= V::kLanes) {
+          square.load(l, from);
         } else {
           T part[V::kLanes] = {};
-          std::copy(image_ + offset, image_ + std::min(all, offset + V::kLanes), part);
+          std::copy(from, end_, part);
           square.load(l, part);
         }
       }

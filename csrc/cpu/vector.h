@@ -207,20 +207,32 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
 };
 #endif
 
-// The first n lanes, from or to elements of another type too.
-template <class V, class T>
-void load_part(V& v, const T* p, int64_t n) {
-  T part[V::kLanes] = {};
-  std::memcpy(static_cast<void*>(part), p, n * sizeof(T));
-  v.load(part);
+// The first n of kMost elements, by copies of sizes that the compiler knows.
+template <int kMost, class T>
+void copy_part(const T* from, T* to, int64_t n) {
+  if constexpr (constexpr int kHalf = kMost / 2; kHalf > 0) {
+    if (n < kHalf) return copy_part<kHalf>(from, to, n);
+    std::memcpy(static_cast<void*>(to), from, kHalf * sizeof(T));
+    std::memcpy(static_cast<void*>(to + n - kHalf), from + n - kHalf, kHalf * sizeof(T));
+  }
 }
 
+// The first n lanes, to elements of another type too.
 template <class V, class T>
 void store_part(const V& v, T* p, int64_t n) {
   T part[V::kLanes];
   v.store(part);
-  std::memcpy(static_cast<void*>(p), part, n * sizeof(T));
+  copy_part<V::kLanes>(part, p, n);
 }
+
+#if defined(__x86_64__)
+CUSTOMOPS_AVX512 inline void store_part(const Vec<Capability::avx512, float>& v, float* p, int64_t n) {
+  _mm512_mask_storeu_ps(p, (1u << n) - 1, v.v);
+}
+CUSTOMOPS_AVX512 inline void store_part(const Vec<Capability::avx512, double>& v, double* p, int64_t n) {
+  _mm512_mask_storeu_pd(p, (1u << n) - 1, v.v);
+}
+#endif
 
 // Rows become columns: each step interleaves the upper half of the registers with the lower one.
 template <class V, int kStep = 1>

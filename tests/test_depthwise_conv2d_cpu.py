@@ -1,0 +1,78 @@
+"""What depthwise_conv2d does on CPUs alone: instruction sets, and whose memory it touches."""
+
+import sys
+
+import pytest
+import torch
+from common import in_forks, python
+from depthwise import opened  # noqa: F401
+
+
+def test_other_machines(device):
+    """The same comparisons with instruction sets that this machine has not chosen: that happens once a process."""
+    if device != "cpu":
+        pytest.skip("the CPU's instruction sets")
+    order, chosen = ["baseline", "avx2", "avx512", "avx512_bf16"], torch.ops.customops._cpu_capability()
+    others = [one for one in order if one != chosen]
+    code = """
+for memory_format in tests.FORMATS:
+    for dtype in tests.DTYPES:
+        tests.test_common_kernels(5, 1, dtype, memory_format, "cpu")
+        tests.test_common_kernels(3, 2, dtype, memory_format, "cpu")
+    for channels in range(1, 9):
+        tests.test_any_number_of_channels(channels, memory_format, "cpu")
+    for channels in (2, 3, 5):
+        tests.test_large_images_of_few_channels(channels, memory_format, "cpu")
+tests.test_random_arguments("cpu")
+print(tests.ops._cpu_capability())
+"""
+    choose = "os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {!r}\n"
+    start = "import test_depthwise_conv2d as tests"
+    run = python(in_forks(start, [choose.format(one) + code for one in others]), PYTHONPATH=":".join(sys.path))
+    assert len(run.stdout.split()) == len(others), run.stderr
+    for one, got in zip(others, run.stdout.split(), strict=True):
+        assert got == one or (got == chosen and order.index(one) > order.index(chosen))  # what the machine lacks
+
+
+def test_reads_nothing_beyond_its_inputs(device):
+    """Inputs between two pages that nobody may read: registers are wider than the pixels and rows that they hold."""
+    if device != "cpu":
+        pytest.skip("compute-sanitizer looks for that on GPUs")
+    code = """
+import ctypes, itertools, mmap
+import torch
+from depthwise import FORMATS, randn
+ops = torch.ops.customops
+
+def guarded(t, at_end):
+    page = mmap.PAGESIZE
+    room = -(-t.nbytes // page) * page
+    memory = mmap.mmap(-1, room + 2 * page)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for at in (begin, begin + page + room):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(at), ctypes.c_size_t(page), 0) == 0
+    flat = torch.frombuffer(memory, dtype=t.dtype, count=t.numel(), offset=page + (room - t.nbytes if at_end else 0))
+    return torch.as_strided(flat, t.shape, t.stride()).copy_(t)
+
+for dtype, memory_format, at_end, channels in itertools.product(
+    (torch.float32, torch.bfloat16), FORMATS, (False, True), (1, 3, 4, 7, 9, 13, 15, 16, 17, 24, 33)
+):
+    for kernel, stride in ((3, 1), (3, 2), (7, 1)):
+        x = randn(2, channels, 12, 13, dtype=dtype).contiguous(memory_format=memory_format)
+        weight = randn(channels, 1, kernel, kernel, dtype=dtype)
+        grad = torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, 1, groups=channels)
+        grad = grad.to(dtype).contiguous(memory_format=memory_format)
+        rest = (stride, stride, 1, 1, 1, 1)
+        last = memory_format == torch.channels_last
+        for run, inputs in (
+            (lambda x, w: ops._depthwise_conv2d(x, w, None, stride, stride, 1, 1, 1, 1, 1, 1), (x, weight)),
+            (lambda g, w: ops._depthwise_conv2d_grad_input(g, w, 12, 13, *rest, last), (grad, weight)),
+            (lambda g, x: ops._depthwise_conv2d_grad_weight(g, x, kernel, kernel, *rest), (grad, x)),
+        ):
+            assert torch.equal(run(*inputs), run(*(guarded(t, at_end) for t in inputs)))
+print("read")
+"""
+    capabilities = ("baseline", "avx2", "avx512", "avx512_bf16")  # as far as the machine has them
+    uses = [f"os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {one!r}\n{code}" for one in capabilities]
+    run = python(in_forks("import customops", uses), PYTHONPATH=":".join(sys.path))
+    assert run.stdout.split() == ["read"] * len(capabilities), run.stderr
