@@ -124,13 +124,12 @@ template <bool kInPlace, bool kFew, class F>
 void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
   const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
   if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
-  if constexpr (!kFew)
+  if constexpr (!kFew) {
     if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
-  if constexpr (!kInPlace) {
-    if constexpr (!kFew)
-      if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
-    if (side_by_side && taps >= 7) return f(std::integral_constant<int, kMany>());
+    if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
   }
+  if constexpr (!kInPlace)
+    if (side_by_side && taps >= 7) return f(std::integral_constant<int, kMany>());
   f(std::integral_constant<int, kAnyhow>());
 }
 

@@ -24,6 +24,7 @@ namespace customops::cpu {
 
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kLanesBytes = 96 << 10;  // of one for several channels, if its size is free; L2 holds that
+constexpr int64_t kRowsBytes = 64 << 10;   // of the rows that an output meets, of images that are read in place
 constexpr int64_t kChannels = 32;          // of a buffered channels_last tile, about; twice as many if they are small
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
 
@@ -99,9 +100,10 @@ struct Plan {
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
     size_t high = 0;
     for (const auto& down : y.taps) high = std::max(high, down.size());
-    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
     neighbours = 2 * channels <= vector || (last && vector == 4 && channels == 3);  // those fill 3 of 4 registers
-    in_place = ring && last && !neighbours && high <= 5;
+    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
+    const bool near = high <= 5 || (high <= 7 && int64_t(high) * x.from * channels * element <= kRowsBytes);
+    in_place = ring && last && !neighbours && near;
     lanes = !neighbours ? vector : last ? channels : 1;
     step = std::lcm(lanes, vector);
     factor = lanes == 1 ? 1 : step;
