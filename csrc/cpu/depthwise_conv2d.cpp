@@ -2,8 +2,8 @@
 // share, and the result is written once; sums stay in registers from the first tap to the last.
 //
 // Outputs are sums over the taps of what lies in the buffers of depthwise_conv2d_tiles.h. For the gradient of the input
-// that is the output's gradient, with a stride's phases on the other side. Kernels of few rows take a channels_last
-// image from where it is, without a buffer.
+// that is the output's gradient, with a stride's phases on the other side. Kernels of few rows, or on small rows, take
+// a channels_last image from where it is, without a buffer.
 #include <torch/csrc/stable/library.h>
 
 #include "../depthwise_conv2d_hook.h"
@@ -35,9 +35,9 @@ class Convolution {
   Source<T, B> source_;
   Buffer<B> result_;
   Buffer<A> line_;
-  Buffer<T> last_row_;              // of all images: where registers are wider than pixels, they read beyond it
-  std::vector<Row<B>> rows_;        // that meet a row of the output
-  std::vector<Row<T>> image_rows_;  // the same where the image is read in place
+  Buffer<T> last_row_;                         // of the tensor, with room behind it for registers wider than pixels
+  std::vector<Row<B>> rows_;                   // that meet a row of the output
+  std::vector<Row<T>> image_rows_;             // the same where the image is read in place
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
 
  public:
@@ -63,10 +63,8 @@ class Convolution {
       last_row_ = Buffer<T>(size);
       std::copy_n(image_row(plan.batch - 1, plan.y.from - 1), size, last_row_.data());
     }
-    size_t most = 0;
-    for (const auto& taps : plan.y.taps) most = std::max(most, taps.size());
-    rows_.resize(most);
-    image_rows_.resize(most);
+    rows_.resize(plan.y.most());
+    image_rows_.resize(plan.y.most());
     for (size_t r = 0; r < columns_.size(); ++r)
       for (const auto& tap : plan.x.taps[r])
         columns_[r].push_back(plan.in_place ? plan.x.column(tap) : source_.column(tap));
@@ -196,8 +194,8 @@ class Convolution {
         T rest[V::kLanes][V::kLanes];
 #pragma GCC unroll 16
         for (int l = 0; l < V::kLanes; ++l) square.store(l, rest[l]);
-        for (int l = 0; l < count; ++l)
-          for (int64_t i = 0; i < std::min<int64_t>(V::kLanes, width - x); ++i) to[l * plane + at + i] = rest[l][i];
+        const int64_t left = std::min<int64_t>(V::kLanes, width - x);
+        for (int l = 0; l < count; ++l) copy_part<V::kLanes>(rest[l], to + l * plane + at, left);
       }
     }
   }
@@ -266,7 +264,7 @@ Buffer<acc_t<T>> in_order_of_terms(const Plan& plan, const Tensor& tensor, int64
   Buffer<acc_t<T>> ordered(plan.factors() * plan.taps);
   auto* to = ordered.data();
   for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
-    const int64_t first = plan.in_place ? std::clamp<int64_t>(plan.channels - plan.lanes, 0, c) : c;
+    const int64_t first = plan.in_place ? first_channel(c, plan.channels, plan.lanes) : c;
     for (const auto& terms : plan.terms)
       for (const auto& term : terms) {
         for (int64_t i = first; i < first + plan.lanes; ++i)

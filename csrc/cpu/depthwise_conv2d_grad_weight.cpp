@@ -106,6 +106,7 @@ class Correlation {
       for (int64_t j = 0; j < (whole ? 1 : rows); ++j) {
         image_.read(isa, n, first, q, j == 0 ? 0 : j + span, whole ? plan_.rows : j + span + 1);
         const int64_t* const offsets = offsets_[j % offsets_.size()].data();
+        // The oldest machines widen slowly, and here it would be for each block of taps.
         if constexpr (std::is_same_v<T, A> || !kOldest<I::value>)
           if (const T* row = in_place(n, q + j)) {
             multiply(isa, first, row + first, plan_.lanes, plan_.channels, offsets, length);
@@ -126,7 +127,7 @@ class Correlation {
   }
 
  private:
-  // A row of grad whose registers can be read where they are: the last one of all may go beyond the tensor.
+  // A row of grad, if its registers can be read where they are. They reach into the next row: the last one has none.
   const T* in_place(int64_t n, int64_t y) const {
     const bool end = n + 1 == plan_.batch && y + 1 == plan_.y.to && plan_.channels % plan_.lanes != 0;
     if (!plan_.last || plan_.neighbours || end) return nullptr;

@@ -104,7 +104,7 @@ void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int6
 #pragma GCC unroll 16
       for (int t = 0; t < kTaps; ++t) rows.load_weight(factor[t], place.weight_at + (first + t) * V::kLanes);
       int64_t at = place.of(column + first * place.step), x = place.x + column + first * place.step;
-#pragma GCC unroll 16
+#pragma GCC unroll 32
       for (int p = 0; p < kCount + kTaps - 1; ++p, next(at, step), x += place.step) {
         rows.template load<kPadded>(v, at, x, place.width);
         v.keep();
@@ -133,9 +133,12 @@ void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
   f(std::integral_constant<int, kAnyhow>());
 }
 
-// f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8.
-template <bool kFew, class F>
+// f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8. Twice
+// as many keep more sums in flight, where there are registers for them.
+template <bool kFew, bool kTwice, class F>
 int64_t with_block(int64_t left, const F& f) {
+  if constexpr (kTwice)
+    if (left >= 14 && (left % 8 != 0 || left % 7 == 0)) return f(std::integral_constant<int, 14>()), 14;
   if constexpr (!kFew)
     if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
   if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
@@ -181,13 +184,14 @@ void add_up(const Outputs<T, O> p) {
   using V = Vec<c, acc_t<T>>;
   constexpr bool kFew = kOldest<c>;
   with_taps<kInPlace, kFew>(p.columns, p.taps, p.place.step, [&](auto kind) {
+    // Three taps of wider numbers wait for memory rather than for sums.
+    constexpr bool kTwice = c >= Capability::avx512 && (kind > 3 || sizeof(T) < 4);
     for (int64_t i = 0; i < p.count;)
-      i += with_block<kFew>(p.count - i, [&](auto constant) {
+      i += with_block<kFew, kTwice>(p.count - i, [&](auto constant) {
         constexpr int kCount = constant;
         const auto run = [&](auto padded) {
           for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
-            // In place, the last register of a pixel begins earlier, with channels that the one before has, too.
-            const int64_t channel = kInPlace ? std::clamp<int64_t>(p.end - V::kLanes, 0, g) : g;
+            const int64_t channel = kInPlace ? first_channel(g, p.end, V::kLanes) : g;
             Place place = p.place;
             place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
             place.weight_at = g * p.all_taps;
@@ -198,11 +202,10 @@ void add_up(const Outputs<T, O> p) {
             add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
             const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
             O* const to = p.to + i * p.to_step + (channel - p.channel);
-            if (lanes == V::kLanes) {
-#pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
-            } else if (p.to_step == lanes && i + kCount < p.count) {
-            // What is beyond the channels of a pixel is overwritten by the next one.
+            // What is beyond the channels of a pixel is overwritten by the next, but for the last in a row: they come
+            // in order, and registers are less than twice as wide.
+            const bool whole = lanes == V::kLanes || (p.to_step == lanes && i + kCount < p.count);
+            if (whole) {
 #pragma GCC unroll 16
               for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
             } else {

@@ -6,9 +6,10 @@
 // contiguous image is turned for that, and the result turned back), with the zeros of the padding around them, and
 // split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but a row and an offset,
 // whatever stride, dilation and padding are, and the neighbour of an output meets the neighbours of what the output
-// meets. Where pixels have fewer channels than a register has lanes, a register holds neighbouring pixels, across the
-// ends of rows too, because a tile is one long row with some columns at the end of each of its rows that nobody asked
-// for. Pixels are then of one channel, or of all where those lie side by side; the weights repeat in the same order.
+// meets. Where pixels have at most half as many channels as a register has lanes, a register holds neighbouring pixels,
+// across the ends of rows too, because a tile is one long row with some columns at the end of each of its rows that
+// nobody asked for. Pixels are then of one channel, or of all where those lie side by side; the weights repeat in the
+// same order. Where they have more, registers reach into the next pixel, whose channels are of no use there.
 #pragma once
 
 #include <cstring>
@@ -48,6 +49,12 @@ struct Line {
   // How many q there are: at all, and for output phase r.
   int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
 
+  // The taps of the phase that has most.
+  int64_t most() const {
+    const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+    return std::max_element(taps.begin(), taps.end(), fewer)->size();
+  }
+
   // Where output 0 of a phase meets a tap, in pixels of `from`.
   int64_t column(const Tap& tap) const { return tap.shift * in_phases + phases[tap.phase]; }
 
@@ -76,6 +83,12 @@ inline Line forward_line(const ConvAxis& a) {
   return line;
 }
 
+// Where the register of channels from c on begins if images are read in place: the last one of a pixel goes back to its
+// end, over channels that the one before has, too.
+inline int64_t first_channel(int64_t c, int64_t channels, int64_t lanes) {
+  return std::clamp<int64_t>(channels - lanes, 0, c);
+}
+
 // How images are cut into tiles, and how a tile lies in its buffers: [phase of x][phase of y][row][column][lane].
 struct Plan {
   struct Term {
@@ -98,12 +111,14 @@ struct Plan {
 
   Plan(const DepthwiseConv2d& p, const Line& along_y, const Line& along_x, int64_t vector, int64_t element, bool ring)
       : y(along_y), x(along_x), batch(p.batch), channels(p.channels), last(p.channels_last) {
-    size_t high = 0;
-    for (const auto& down : y.taps) high = std::max(high, down.size());
-    neighbours = 2 * channels <= vector || (last && vector == 4 && channels == 3);  // those fill 3 of 4 registers
-    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache.
-    const bool near = high <= 5 || (high <= 7 && int64_t(high) * x.from * channels * element <= kRowsBytes);
-    in_place = ring && last && !neighbours && near;
+    const int64_t high = y.most(), wide = x.most();
+    // Four pixels of 3 channels fill 3 registers of 4 lanes.
+    neighbours = 2 * channels <= vector || (last && vector == 4 && channels == 3);
+    // Larger kernels read a row too often: pixels that are far apart drive each other out of the L1 cache, and numbers
+    // of 16 bits are widened each time. Registers of 16 bytes have no code for them (kFew), none has any for wide ones.
+    const bool widened = element != int64_t(p.in.element_size());
+    const bool small = !widened && vector * element > 16 && high * x.from * channels * element <= kRowsBytes;
+    in_place = ring && last && !neighbours && wide <= 7 && (high <= 5 || (high <= 7 && small));
     lanes = !neighbours ? vector : last ? channels : 1;
     step = std::lcm(lanes, vector);
     factor = lanes == 1 ? 1 : step;
@@ -284,7 +299,8 @@ class Source {
     }
   }
 
-  // n registers, `step` apart, of pixels of that many channels. What a register holds beyond them is of no use.
+  // n registers, `step` apart, of pixels of that many channels. They reach into the next pixel, or that of the next
+  // row, but not beyond the last image.
   template <class I>
   void copy_registers(I isa, const T* from, int64_t step, B* to, int64_t n, int64_t channels) {
     using V = Vec<I::value, A>;
@@ -298,7 +314,7 @@ class Source {
         copy_register<V>(in, out);
       }
     });
-    for (int64_t i = whole; i < n; ++i) {  // the end of the image
+    for (int64_t i = whole; i < n; ++i) {
       T part[V::kLanes] = {};
       std::copy_n(from + i * step, channels, part);
       copy_register<V>(part, to + i * V::kLanes);
