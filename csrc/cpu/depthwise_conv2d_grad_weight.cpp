@@ -18,19 +18,25 @@ Line copy_line(int64_t n) {
   return line;
 }
 
-// Registers of sums, one for each tap: sums += grad * buffer, over registers grad_step and `step` apart, in a row of
-// that length.
+// Registers of a row of grad: elements from one to the next of a pixel, to the next pixel, and to the row after it.
+template <class T>
+struct Registers {
+  const T* first;
+  int64_t next, step, ahead;
+};
+
+// Registers of sums, one for each tap: sums += grad * buffer, over registers `step` apart in a row of that length.
 template <Capability c, int kCount, class T, class A>
-void add_products(const T* grad, int64_t grad_step, const A* buffer, const int64_t* offsets, int64_t length,
-                  int64_t step, A* sums) {
+void add_products(Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
   using V = Vec<c, A>;
   V sum[kCount];
   const A* from[kCount];
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
-  for (int64_t at = 0; at < length; at += step, grad += grad_step) {
+  for (int64_t at = 0; at < length; at += step, grad.first += grad.step) {
     V g;
-    g.load(grad);
+    __builtin_prefetch(grad.first + grad.ahead);
+    g.load(grad.first);
 #pragma GCC unroll 16
     for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
   }
@@ -46,15 +52,17 @@ void add_products(const T* grad, int64_t grad_step, const A* buffer, const int64
 // The same for `count` taps, and for the registers between as well. In a function of its own for each instruction set,
 // which dtypes share.
 template <class I, class T, class A>
-void add_products(I isa, const T* grad, int64_t grad_step, const A* buffer, const int64_t* offsets, int64_t count,
-                  int64_t length, int64_t step, A* sums) {
+void add_products(I isa, Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t count, int64_t length,
+                  int64_t step, A* sums) {
   constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
   with_constant<kProducts>(count, [&](auto constant) {
     constexpr int kCount = constant;
     outline(isa, [=](auto) {
-      if (step == kLanes) return add_products<I::value, kCount>(grad, grad_step, buffer, offsets, length, kLanes, sums);
-      for (int64_t r = 0; r < step; r += kLanes)
-        add_products<I::value, kCount>(grad + r, grad_step, buffer + r, offsets, length - r, step, sums + r);
+      if (step == kLanes) return add_products<I::value, kCount>(grad, buffer, offsets, length, kLanes, sums);
+      for (int64_t r = 0; r < step; r += kLanes) {
+        const Registers<T> part{grad.first + r, 0, grad.step, 0};
+        add_products<I::value, kCount>(part, buffer + r, offsets, length - r, step, sums + r);
+      }
     });
   });
 }
@@ -109,11 +117,12 @@ class Correlation {
         // The oldest machines widen slowly, and here it would be for each block of taps.
         if constexpr (std::is_same_v<T, A> || !kOldest<I::value>)
           if (const T* row = in_place(n, q + j)) {
-            multiply(isa, first, row + first, plan_.lanes, plan_.channels, offsets, length);
+            const Registers<T> grad{row + first, plan_.lanes, plan_.channels, plan_.x.to * plan_.channels};
+            multiply(isa, first, grad, offsets, length);
             continue;
           }
         grad_.read(isa, n, first, q, j, whole ? plan_.strip : j + 1);
-        multiply(isa, first, grad_.data(), grad_.size, plan_.step, offsets, length);
+        multiply(isa, first, Registers<A>{grad_.data(), grad_.size, plan_.step, 0}, offsets, length);
       }
     }
     const A* from = registers_.data();
@@ -134,16 +143,14 @@ class Correlation {
     return from_ + (n * plan_.y.to + y) * plan_.x.to * plan_.channels;
   }
 
-  // grad's registers are `next` apart from one to the next of a pixel, and grad_step from pixel to pixel.
   template <class I, class G>
-  void multiply(I isa, int64_t first, const G* grad, int64_t next, int64_t grad_step, const int64_t* offsets,
-                int64_t length) {
+  void multiply(I isa, int64_t first, Registers<G> grad, const int64_t* offsets, int64_t length) {
     const A* image = image_.data();
     A* sums = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad += next, image += image_.size)
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad.first += grad.next, image += image_.size)
       for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
         const int64_t count = ceil_div(plan_.taps - t, blocks), step = plan_.step;
-        add_products(isa, grad, grad_step, image, offsets + t, count, length, step, sums);
+        add_products(isa, grad, image, offsets + t, count, length, step, sums);
         t += count;
         sums += count * step;
       }

@@ -27,6 +27,7 @@ constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half 
 constexpr int64_t kLanesBytes = 96 << 10;  // of one for several channels, if its size is free; L2 holds that
 constexpr int64_t kRowsBytes = 64 << 10;   // of the rows that an output meets, of images that are read in place
 constexpr int64_t kChannels = 32;          // of a buffered channels_last tile, about; twice as many if they are small
+constexpr int kGroups = 4;                 // registers of a pixel that are copied at once
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
 
 inline int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }  // b > 0
@@ -294,30 +295,35 @@ class Source {
       const auto [begin, end] = columns_[px];
       const T* from = row + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.channels + c;
       B* to = data() + (px * part_ + at + begin) * kLanes;
-      for (int64_t left = plan_.end(c) - c; left > 0; left -= kLanes, from += kLanes, to += size)
-        copy_registers(isa, from, step, to, end - begin, std::min(left, kLanes));
+      const int64_t channels = plan_.end(c) - c;
+      for (int64_t g = 0; g < channels; g += kGroups * kLanes, from += kGroups * kLanes, to += kGroups * size)
+        with_constant<kGroups>(std::min<int64_t>(ceil_div(channels - g, kLanes), kGroups), [&](auto groups) {
+          copy_registers<groups>(isa, from, step, to, end - begin, channels - g);
+        });
     }
   }
 
-  // n registers, `step` apart, of pixels of that many channels. They reach into the next pixel, or that of the next
-  // row, but not beyond the last image.
-  template <class I>
+  // kCount registers each of n pixels, `step` apart, of that many channels. They reach into the next pixel, or that of
+  // the next row, but not beyond the last image.
+  template <int kCount, class I>
   void copy_registers(I isa, const T* from, int64_t step, B* to, int64_t n, int64_t channels) {
     using V = Vec<I::value, A>;
-    const int64_t ahead = y_.in_phases * x_.from * plan_.channels;  // the row that is read next
-    const int64_t whole = std::clamp<int64_t>((end_ - from - V::kLanes + step) / step, 0, n);
+    const int64_t ahead = y_.in_phases * x_.from * plan_.channels, next = size;  // the row that is read next
+    const int64_t whole = std::clamp<int64_t>((end_ - from - kCount * V::kLanes + step) / step, 0, n);
     outline(isa, [=](auto) {
-      const int64_t next = step, far = ahead;  // not of the lambda, which `to` may alias
+      const int64_t in_step = step, out_step = next, far = ahead;  // not of the lambda, which `to` may alias
       const T* in = from;
-      for (B *out = to, *const end = to + whole * V::kLanes; out != end; out += V::kLanes, in += next) {
-        __builtin_prefetch(in + far);
-        copy_register<V>(in, out);
-      }
+      for (B *out = to, *const end = to + whole * V::kLanes; out != end; out += V::kLanes, in += in_step)
+#pragma GCC unroll 4
+        for (int g = 0; g < kCount; ++g) {
+          if (g * V::kLanes * sizeof(T) % 64 == 0) __builtin_prefetch(in + g * V::kLanes + far);
+          copy_register<V>(in + g * V::kLanes, out + g * out_step);
+        }
     });
     for (int64_t i = whole; i < n; ++i) {
-      T part[V::kLanes] = {};
-      std::copy_n(from + i * step, channels, part);
-      copy_register<V>(part, to + i * V::kLanes);
+      T part[kCount * V::kLanes] = {};
+      std::copy_n(from + i * step, std::min<int64_t>(channels, kCount * V::kLanes), part);
+      for (int g = 0; g < kCount; ++g) copy_register<V>(part + g * V::kLanes, to + i * V::kLanes + g * next);
     }
   }
 
