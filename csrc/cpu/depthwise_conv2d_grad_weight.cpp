@@ -7,7 +7,7 @@
 namespace customops::cpu {
 namespace {
 
-constexpr int kProducts = 9;          // taps at a time: those of a 3x3 kernel
+constexpr int kProducts = 9;          // taps at a time that lie anyhow: each has a pointer
 constexpr int64_t kParts = 64;        // tasks, about
 constexpr int64_t kTilesPerSum = 64;  // in float32; such sums are added in float64
 
@@ -67,6 +67,53 @@ void add_products(I isa, Registers<T> grad, const A* buffer, const int64_t* offs
   });
 }
 
+// The same for kRows rows of kColumns taps that lie side by side: more taps at a time, because only the rows need a
+// pointer each.
+template <Capability c, int kRows, int kColumns, class T, class A>
+void add_window(Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+  using V = Vec<c, A>;
+  V sum[kRows * kColumns];
+  const A* from[kRows];
+#pragma GCC unroll 32
+  for (V& v : sum) v.set(0);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) from[r] = buffer + offsets[r * kColumns];
+  for (int64_t at = 0; at < length; at += V::kLanes, grad.first += grad.step) {
+    V g;
+    __builtin_prefetch(grad.first + grad.ahead);
+    g.load(grad.first);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].fma(g, from[r] + at + k * V::kLanes);
+  }
+  V one;
+  one.set(1);
+#pragma GCC unroll 32
+  for (V& v : sum) {
+    v.fma(one, sums);
+    v.store(sums);
+    sums += V::kLanes;
+  }
+}
+
+// The same for a window of that many rows: as many at a time as there are registers for, and as squares have.
+template <class I, int kColumns, class T, class A>
+void add_windows(I isa, Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t rows, int64_t length,
+                 A* sums) {
+  constexpr int kMost = std::min((I::value >= Capability::avx512 ? 28 : 14) / kColumns, kColumns);
+  for (int64_t blocks = ceil_div(rows, kMost); blocks > 0; --blocks) {
+    const int64_t count = ceil_div(rows, blocks);
+    with_constant<kMost>(count, [&](auto constant) {
+      constexpr int kRows = constant;
+      outline(isa, [=](auto) { add_window<I::value, kRows, kColumns>(grad, buffer, offsets, length, sums); });
+    });
+    rows -= count;
+    offsets += count * kColumns;
+    sums += count * kColumns * Vec<I::value, A>::kLanes;
+  }
+}
+
 // The gradient of the weight: of each channel, from a part of its tiles.
 template <class T>
 class Correlation {
@@ -79,6 +126,7 @@ class Correlation {
   Source<T> image_, grad_;
   Buffer<A> registers_;                        // of sums: [channels of a buffer][tap][element of a step]
   std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
+  int64_t columns_ = 0;                        // of taps, if they lie side by side in registers
 
  public:
   // sums: [part][channel][tap]
@@ -98,6 +146,9 @@ class Correlation {
       for (const auto& ty : plan.y.taps[0])
         for (const auto& tx : plan.x.taps[0])
           offsets_[j].push_back(image_.place(j + ty.shift - plan.y.first, ty.phase) + image_.column(tx) * plan.lanes);
+    const auto& across = plan.x.taps[0];
+    if (!plan.neighbours && image_.column(across.back()) - image_.column(across[0]) + 1 == int64_t(across.size()))
+      columns_ = across.size();
   }
 
   template <class I>
@@ -147,13 +198,23 @@ class Correlation {
   void multiply(I isa, int64_t first, Registers<G> grad, const int64_t* offsets, int64_t length) {
     const A* image = image_.data();
     A* sums = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad.first += grad.next, image += image_.size)
+    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad.first += grad.next, image += image_.size) {
+      const auto windows = [&](auto columns) {
+        add_windows<I, columns>(isa, grad, image, offsets, plan_.y.taps[0].size(), length, sums);
+        sums += plan_.taps * plan_.step;
+      };
+      if constexpr (!kOldest<I::value>) switch (columns_) {
+          case 3: windows(std::integral_constant<int, 3>()); continue;
+          case 5: windows(std::integral_constant<int, 5>()); continue;
+          case 7: windows(std::integral_constant<int, 7>()); continue;
+        }
       for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
         const int64_t count = ceil_div(plan_.taps - t, blocks), step = plan_.step;
         add_products(isa, grad, image, offsets + t, count, length, step, sums);
         t += count;
         sums += count * step;
       }
+    }
   }
 };
 
