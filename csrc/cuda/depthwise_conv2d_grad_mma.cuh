@@ -11,7 +11,8 @@
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
 #pragma once
 
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 #include "matrices.cuh"
 
 namespace customops::cuda::depthwise {

@@ -12,7 +12,8 @@
 // Some channels_last images are copied into planes before (worth_transposing).
 #include <torch/csrc/stable/library.h>
 
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 
 namespace customops::cuda {
 namespace depthwise {

@@ -6,7 +6,8 @@
 // slides along each in steps of four pixels, and meets seven rows of taps at each step: 8 vectors read for 224
 // multiply-adds. Rows outside the image are not there, so that they cost nothing; taps have rows of zeros around them
 // instead, so that no step asks which of the seven concern it.
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {

@@ -10,7 +10,8 @@
 // rows by kTiles * 8 columns.
 //
 // Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 #include "matrices.cuh"
 
 namespace customops::cuda::depthwise {

@@ -3,7 +3,8 @@
 // through the batch: the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring
 // channels, and keep their taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking
 // down the rows of its window.
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {

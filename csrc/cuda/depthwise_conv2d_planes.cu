@@ -3,7 +3,8 @@
 // neighbouring blocks share. A thread computes kX by kY outputs in registers: it walks down the rows of its window, and
 // adds each to all the outputs that it concerns, so that three vectors from shared memory feed up to 7 * 7 * 4
 // multiply-adds.
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {

@@ -9,7 +9,8 @@
 //   small_grad    grad_weight, for images and gradients exactly 7 or 8 pixels wide: a lane computes a row of the taps
 //                 from its image, by multiplying each pixel of a row with each of the gradient's; then the lanes' sums
 //                 are added up. A block goes through several times 32 images.
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_load.cuh"
+#include "depthwise_conv2d_split.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {

@@ -1,0 +1,319 @@
+// The way of images into shared memory: asynchronous copies, planned once for all images of a batch.
+#pragma once
+
+#include "depthwise_conv2d.cuh"
+
+namespace customops::cuda::depthwise {
+
+// A pixel's elements as far as one access takes them: 4, 2 or 1, whatever divides the rows and the base.
+template <class T>
+int row_vector(const void* base, int64_t width, int64_t also = 0) {
+  for (int v = 4; v > 1; v /= 2)
+    if (width % v == 0 && also % v == 0 && reinterpret_cast<uintptr_t>(base) % (v * sizeof(T)) == 0) return v;
+  return 1;
+}
+
+// Bytes that one access takes of runs that start at multiples of `first` and of `also` elements: 16 or fewer.
+template <class T>
+int run_bytes(const void* base, int64_t first, int64_t also) {
+  int bytes = kAccess;
+  while (bytes > int(sizeof(T)) && (first * sizeof(T) % bytes != 0 || also * sizeof(T) % bytes != 0 ||
+                                    reinterpret_cast<uintptr_t>(base) % bytes != 0))
+    bytes /= 2;
+  return bytes;
+}
+
+// The elements that one access takes of channels_last images, and of tiles with `pixel` channels.
+template <class T>
+int channel_vector(const void* a, const void* b, int64_t channels, int64_t pixel) {
+  return std::min(run_bytes<T>(a, channels, pixel), run_bytes<T>(b, channels, pixel)) / int(sizeof(T));
+}
+
+// An address in shared memory: a third of the instructions of one that may lie anywhere.
+__device__ inline unsigned shared_address(const void* at) { return unsigned(__cvta_generic_to_shared(at)); }
+
+// Copies that need no registers on their way, from sm_80 on; done after wait_copies, in the issuing thread's eyes.
+// Those of 16 bytes can go past the L1 cache, which is small beside much shared memory.
+template <int bytes, bool past_l1 = false>
+__device__ void copy_async(unsigned shared, const void* global) {
+  static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (bytes >= 4) {
+    if constexpr (past_l1 && bytes == 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+    else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(bytes) : "memory");
+    return;
+  }
+#endif
+  *static_cast<Bits<bytes>*>(__cvta_shared_to_generic(shared)) = *static_cast<const Bits<bytes>*>(global);
+}
+
+constexpr int kMostStages = 4;
+
+// Waits for all copies but those since the last `groups` calls of commit_copies.
+__device__ inline void wait_copies(int groups) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  static_assert(kMostStages == 4);
+  if (groups <= 0)
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  else if (groups == 1)
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  else
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+#endif
+}
+
+__device__ inline void commit_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Goes through `images` images, with room for `stages` of them in shared memory: bring(stage) asks for the next one,
+// use(stage) has the oldest. All threads of a block; what they wrote into shared memory before is there.
+template <class Bring, class Use>
+__device__ void for_images(int images, int stages, const Bring& bring, const Use& use) {
+  __syncthreads();
+  for (int s = 0; s + 1 < stages; ++s) {
+    if (s < images) bring(s);
+    commit_copies();
+  }
+  for (int n = 0, stage = 0; n < images; ++n) {
+    if (stages > 1) wait_copies(stages - 2);
+    __syncthreads();
+    if (n + stages - 1 < images) bring(stage == 0 ? stages - 1 : stage - 1);
+    commit_copies();
+    if (stages == 1) {
+      wait_copies(0);
+      __syncthreads();
+    }
+    use(stage);
+    if (++stage == stages) stage = 0;
+  }
+}
+
+// What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop
+// over them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
+// place(i, to, from), with the number of a vector, and gives its offsets in elements.
+template <int kKept, class Place>
+struct Loads {
+  const Place place;
+  const int all;
+  int to[kKept], from[kKept];
+
+  __device__ Loads(const Place& place, int all) : place(place), all(all) {
+#pragma unroll
+    for (int i = 0; i < kKept; ++i)
+      if (const int at = threadIdx.x + i * blockDim.x; at < all)
+        place(at, to[i], from[i]);
+      else
+        from[i] = -1;
+  }
+  template <int bytes, class T>
+  __device__ void issue(T* patch, const T* image) const {
+    if constexpr (bytes < 4) {  // not asynchronous: all that a thread reads is under way before the first is waited for
+      T value[kKept];
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) value[i] = image[from[i]];
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) patch[to[i]] = value[i];
+    } else {
+      const unsigned shared = shared_address(patch);
+#pragma unroll
+      for (int i = 0; i < kKept; ++i)
+        if (from[i] >= 0) copy_async<bytes, Place::kPastL1>(shared + to[i] * unsigned(sizeof(T)), image + from[i]);
+    }
+  }
+  template <int kMostBytes = 16, class T>
+  __device__ void issue_bytes(int bytes, T* patch, const T* image) const {
+    if (kMostBytes == 16 && bytes == 16)
+      issue<kMostBytes>(patch, image);
+    else if (bytes == 8)
+      issue<8>(patch, image);
+    else if (bytes == 4)
+      issue<4>(patch, image);
+    else if constexpr (sizeof(T) == 2)
+      issue<2>(patch, image);
+    // What is too much for the registers: rare, and not worth a loop for every width.
+#pragma unroll 1
+    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
+      int to_rest, from_rest;
+      place(at, to_rest, from_rest);
+      if (from_rest < 0) continue;
+      const unsigned shared = shared_address(patch + to_rest);
+      if (kMostBytes == 16 && bytes == 16)
+        copy_async<kMostBytes, Place::kPastL1>(shared, image + from_rest);
+      else if (bytes == 8)
+        copy_async<8>(shared, image + from_rest);
+      else if (bytes == 4)
+        copy_async<4>(shared, image + from_rest);
+      else
+        copy_async<2>(shared, image + from_rest);
+    }
+  }
+};
+
+// n / d and n % d for n below 2^22, by way of float32: a few instructions, where an integer division has dozens.
+struct Quotient {
+  int divisor;
+  float inverse;
+
+  __device__ explicit Quotient(int d) : divisor(d), inverse(1.0f / float(d)) {}
+  __device__ int split(int& n) const {  // replaces n by n / d, returns n % d
+    int q = int(float(n) * inverse), r = n - q * divisor;
+    if (r < 0) q -= 1, r += divisor;
+    if (r >= divisor) q += 1, r -= divisor;
+    n = q;
+    return r;
+  }
+};
+
+// Part of some planes in shared memory: `rows` rows of `pitch` elements a plane, the first of them the pixel (y0, x0),
+// which may lie outside the image; what lies outside is left alone. `vector` elements divide everything along x.
+struct PlanesPlace {
+  static constexpr bool kPastL1 = false;  // rows that lie in one line of the cache are read by several copies
+  int y0, x0, rows, pitch, h, w, y_lo, x_lo, vector;
+  Quotient height, vectors;
+
+  __device__ PlanesPlace(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
+      : y0(y0),
+        x0(x0),
+        rows(rows),
+        pitch(pitch),
+        h(h),
+        w(w),
+        y_lo(max(y0, 0)),
+        x_lo(max(x0, 0)),
+        vector(vector),
+        height(max(min(y0 + rows, h) - y_lo, 0)),
+        vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)) {}
+  __device__ int all(int planes) const { return planes * height.divisor * vectors.divisor; }
+  __device__ void operator()(int i, int& to, int& from) const {
+    const int x = x_lo + vectors.split(i) * vector, y = y_lo + height.split(i), plane = i;
+    to = (plane * rows + y - y0) * pitch + x - x0;
+    from = (plane * h + y) * w + x;
+  }
+};
+
+// Brings rows of whole planes, or all columns of some rows of one plane, into shared memory: a run in memory, so that a
+// thread's vectors lie at constant distances, and one copy is a handful of instructions. place() says where they go;
+// all threads of a block of kBlock. Does nothing below sm_80, where no kernel that uses it is launched.
+template <int kBlock, class T, class Place>
+struct Run {
+  static constexpr int kKept = 8;
+  const Place& place;
+  int vectors, first;  // of this thread: the number of vectors, the place of the first in memory
+  unsigned to[kKept];
+
+  __device__ Run(const Place& place, int planes) : place(place) {
+    const PlanesPlace places = place();
+    int unused;
+    places(0, unused, first);
+    first += int(threadIdx.x) * places.vector;
+    vectors = (places.all(planes) - int(threadIdx.x) + kBlock - 1) / kBlock;
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) to[i] = place_of(places, i);
+  }
+  __device__ static unsigned place_of(const PlanesPlace& places, int i) {
+    int at, unused;
+    places(threadIdx.x + i * kBlock, at, unused);
+    return at * unsigned(sizeof(T));
+  }
+  // `from` is where this thread's first vector lies.
+  template <int bytes>
+  __device__ void issue(unsigned patch, const char* from) const {
+#pragma unroll
+    for (int half = 0; half < kKept; half += kKept / 2)
+      if (half == 0 || half < vectors)
+#pragma unroll
+        for (int i = half; i < half + kKept / 2; ++i) copy<bytes>(i, patch + to[i], from + i * kBlock * bytes);
+    if (kKept < vectors) {
+      const PlanesPlace places = place();
+#pragma unroll 1
+      for (int i = kKept; i < vectors; ++i) copy<bytes>(i, patch + place_of(places, i), from + i * kBlock * bytes);
+    }
+  }
+  // A comparison and a copy: of an `if` around a copy, the compiler makes eight instructions.
+  template <int bytes>
+  __device__ void copy(int i, unsigned to, const char* from) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (bytes == 2) {
+      if (i < vectors) copy_async<2>(to, from);
+    } else
+      asm volatile("{.reg .pred p; setp.lt.s32 p, %0, %1; @p cp.async.ca.shared.global [%2], [%3], %4;}" ::"r"(i),
+                   "r"(vectors), "r"(to), "l"(from), "n"(bytes)
+                   : "memory");
+#endif
+  }
+  __device__ void issue(int vector, unsigned patch, const T* from) const {
+    if (vector == 4)
+      issue<4 * sizeof(T)>(patch, reinterpret_cast<const char*>(from));
+    else if (vector == 2)
+      issue<2 * sizeof(T)>(patch, reinterpret_cast<const char*>(from));
+    else
+      issue<sizeof(T)>(patch, reinterpret_cast<const char*>(from));
+  }
+};
+
+// The same for channels_last images: tiles of rows x columns pixels, with some of the channels of each.
+struct PixelsTile {
+  int rows, columns, pixel, vector;  // pixel: elements of one in shared memory; vector: elements that divide it
+  Divider<uint32_t> vectors, divided_columns;
+
+  PixelsTile() = default;
+  PixelsTile(int64_t rows, int64_t columns, int64_t pixel, int64_t vector)
+      : rows(int(rows)),
+        columns(int(columns)),
+        pixel(int(pixel)),
+        vector(int(vector)),
+        vectors(pixel / vector),
+        divided_columns(columns) {}
+  int64_t elements() const { return int64_t(rows) * columns * pixel; }
+};
+
+struct PixelsPlace {
+  static constexpr bool kPastL1 = true;
+  const PixelsTile& tile;
+  int y0, x0, h, w, channels, all_channels;  // channels: from this tile's first on
+
+  __device__ int all() const { return tile.rows * tile.columns * int(tile.vectors.divisor); }
+  __device__ void operator()(int i, int& to, int& from) const {
+    uint32_t rest = i;
+    const int v = int(tile.vectors.split(rest)) * tile.vector;
+    const int column = int(tile.divided_columns.split(rest)), row = int(rest), y = y0 + row, x = x0 + column;
+    to = (row * tile.columns + column) * tile.pixel + v;
+    from = unsigned(y) < unsigned(h) && unsigned(x) < unsigned(w) && v < channels ? (y * w + x) * all_channels + v : -1;
+  }
+};
+
+// All threads of the block; bytes is a multiple of 16.
+__device__ inline void clear(void* shared, int bytes) {
+  for (int i = threadIdx.x; i < bytes / 16; i += blockDim.x) static_cast<uint4*>(shared)[i] = uint4{};
+}
+
+// Writes n elements from shared memory by `threads` threads.
+template <class T>
+__device__ void store_run(T* to, const T* from, int n, int bytes, int thread, int threads) {
+  const auto store = [&](auto sample) {
+    using V = decltype(sample);
+    constexpr int kElements = sizeof(V) / sizeof(T);
+#pragma unroll 4
+    for (int i = thread; i < n / kElements; i += threads)
+      reinterpret_cast<V*>(to)[i] = reinterpret_cast<const V*>(from)[i];
+    if constexpr (kElements > 1)
+      if (const int i = n / kElements * kElements + thread; i < n) to[i] = from[i];
+  };
+  if (bytes == 16)
+    store(Bits<16>());
+  else if (bytes == 8)
+    store(Bits<8>());
+  else if (bytes == 4)
+    store(Bits<4>());
+  else if constexpr (sizeof(T) == 2)
+    store(Bits<2>());
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,177 @@
+// How depthwise_conv2d's work is shared out to the blocks of a grid, and the partial sums of grad_weight added up.
+#pragma once
+
+#include "depthwise_conv2d_load.cuh"
+
+namespace customops::cuda::depthwise {
+
+constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
+
+// Vectors of channels that a block of a channels_last image takes: 16 of them or 32 channels, but at least 64 bytes of
+// each pixel. With more, tiles have so few pixels that much of what is read is their edge. Somewhat fewer or more where
+// that leaves none over and makes whole sectors, which is what memory reads and writes. Where that cannot be, all of up
+// to 32 (144 bytes in one piece took two thirds of the time of three times 48), or what leaves none over. Pixels in
+// shared memory stay aligned for 16 bytes.
+inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
+  constexpr int64_t kSector = 32, kMany = 32;
+  const int64_t wanted = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
+  const int64_t unit = std::max<int64_t>(kAccess / bytes, 1);
+  if (vectors <= wanted) return round_up(vectors, unit);
+  const auto even = [&](int64_t chunk) { return vectors % chunk == 0 && chunk * bytes % kSector == 0; };
+  for (int64_t chunk = wanted; 2 * chunk > wanted; chunk -= unit)
+    if (even(chunk)) return chunk;
+  for (int64_t chunk = wanted + unit; chunk <= std::min(2 * wanted, kMany); chunk += unit)
+    if (even(chunk)) return chunk;
+  if (vectors <= kMany) return round_up(vectors, unit);
+  for (int64_t chunk = wanted; 2 * chunk > wanted; chunk -= unit)
+    if (vectors % chunk == 0) return chunk;
+  return wanted;
+}
+
+// How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where
+// that is too much: wanted is much work for what is read, shared evenly by the members.
+template <class Pixels>
+std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Pixels& pixels) {
+  std::pair<int64_t, int64_t> best{1, 1};
+  double best_score = 0;
+  for (int64_t x = 1; x <= std::min<int64_t>(all_x, 14); ++x)
+    for (int64_t y = 1; y <= std::min<int64_t>(all_y, 14) && x * y <= 2 * members; ++y) {
+      const int64_t read = pixels(x, y);
+      if (read == 0) break;
+      const int64_t rounds = ceil_div(x * y, members), threads = std::min(members, x * y);
+      const double busy = double(all_x * all_y) / double(ceil_div(all_x, x) * ceil_div(all_y, y) * rounds * threads);
+      const double score = busy * std::sqrt(double(x * y) / double(read)) * (2 * threads < members ? 0.7 : 1.0);
+      if (score > best_score) best_score = score, best = {x, y};
+    }
+  return best;
+}
+
+// How a batch is shared out: a block goes through `images` of it, `stages` of which are in shared memory at a time.
+struct Split {
+  int images, stages;
+};
+
+// What one block of a kernel takes.
+struct BlockNeeds {
+  int64_t an_image;  // so many blocks for each image
+  int64_t threads, registers, stage_bytes, other_bytes;
+  bool past_l1 = false;
+  int64_t most_images = kMost;  // of a split; at least the 65535th part of the batch
+};
+
+struct Gpu {
+  int64_t multiprocessors, shared, stages;  // bytes of a multiprocessor's shared memory; most stages
+};
+constexpr Gpu kH200{132, 228 << 10, kMostStages};
+
+inline Gpu gpu() {
+  // Below sm_80 copies are not asynchronous, so that more stages gain nothing.
+  return {device_attribute<cudaDevAttrMultiProcessorCount>(),
+          device_attribute<cudaDevAttrMaxSharedMemoryPerMultiprocessor>(),
+          device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 8 ? kMostStages : 2};
+}
+
+// Time is modelled as (waves of blocks + an idle end) * (images of a block + what its start costs, in images), where
+// `start` bytes take as long as a block's start, and `image_bytes` are read and written for an image. The numbers fit
+// times measured on an H200: what is chosen makes up to 1.3 times the speed.
+inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_bytes, const Gpu& gpu, double start) {
+  constexpr int64_t kUnderWay = 40 << 10;  // bytes on their way into a multiprocessor that hide the memory's latency
+  constexpr double kIdleEnd = 0.1, kLastWave = 0.4;  // of a wave; what the last one takes however small it is
+  const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
+  const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
+  const int64_t shared = block.past_l1 ? gpu.shared : gpu.shared / 8 * 7;  // the rest of it is the L1 cache
+  // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
+  int64_t stages = 1;
+  while (stages < gpu.stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
+         by_registers * bytes(stages + 1) <= shared)
+    ++stages;
+  // Few blocks lose less at their start, many leave less of the GPU idle in the end.
+  const int64_t by_shared = (gpu.shared - (2 << 10)) / bytes(stages);
+  const int64_t at_once = gpu.multiprocessors * std::clamp<int64_t>(by_shared, 1, by_registers);
+  const double start_images = start * double(block.an_image) / double(image_bytes);
+  const int64_t fewest = ceil_div(batch, block.most_images), most = std::min<int64_t>(batch, 65535);
+  int64_t images = batch;
+  double best = 0;
+  for (int64_t waves = 1; waves <= 32; ++waves) {
+    const int64_t splits = std::clamp(waves * at_once / block.an_image, fewest, most);
+    const int64_t each = ceil_div(batch, splits), blocks = ceil_div(batch, each) * block.an_image;
+    const double full = double(blocks / at_once), last = double(blocks % at_once) / double(at_once);
+    const double partial = last > 0 ? kLastWave + (1 - kLastWave) * last : 0;
+    const double time = (full + partial + kIdleEnd) * (double(each) + start_images);
+    if (best == 0 || time < best) best = time, images = each;
+  }
+  return {int(images), int(std::min(stages, images))};
+}
+
+inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block) {
+  const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
+  return split_batch(p.batch, block, bytes, gpu(), 40e3);
+}
+
+// Sums depend on how the batch is split: always as an H200 likes it, so that they depend on shapes alone.
+inline Split split_batch(const WeightGradient& p, int64_t element_bytes, const BlockNeeds& block) {
+  const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
+  return split_batch(p.batch, block, bytes, kH200, 130e3);
+}
+
+// Lets a block have more shared memory than it gets without asking; false where the GPU has less. Always as much as
+// there is: another thread may launch the same kernel with more.
+template <auto kernel>
+bool allow_shared(int64_t bytes) {
+  if (bytes <= 48 << 10) return true;
+  return bytes <= once_a_device([](int) {
+           const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
+           if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess)
+             return most;
+           cudaGetLastError();  // not launch()'s business: another kernel will do
+           return 0;
+         });
+}
+
+// Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
+template <class T>
+Tensor partial_sums(const WeightGradient& p, int64_t splits) {
+  const int64_t n = splits * p.channels * p.taps() * int64_t(sizeof(acc_t<T>) / sizeof(T)), one = 1;
+  return empty_strided(p.in, {&n, 1}, {&one, 1});
+}
+
+// 2^log_sums sums a block, each by as many threads as that leaves. O: T or float.
+template <class O, class A>
+__global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out, int64_t n, int splits, int log_sums) {
+  constexpr int kAtOnce = 8;  // loads that a thread waits for together: none of them is behind a branch
+  __shared__ A sums[kThreads];
+  const int a_block = 1 << log_sums, step = kThreads >> log_sums;
+  const int64_t i = (int64_t(blockIdx.x) << log_sums) + (threadIdx.x & (a_block - 1)), from = min(i, n - 1);
+  A sum = 0;
+  for (int first = threadIdx.x >> log_sums; first < splits; first += kAtOnce * step) {
+    A values[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) values[k] = partial[min(first + k * step, splits - 1) * n + from];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (first + k * step < splits) sum += values[k];
+  }
+  for (int half = kThreads / 2; half >= a_block; half /= 2) {
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (int(threadIdx.x) < half) sum += sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (int(threadIdx.x) < a_block && i < n) out[i] = narrow<O>(sum);
+}
+
+template <class T>
+void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
+  const int64_t n = p.channels * p.taps();
+  int log_sums = 8;  // kThreads sums, unless a thread would add up more than 8 splits
+  while (log_sums > 3 && (splits << log_sums) > 8 * kThreads) --log_sums;
+  const auto launch = [&](auto* out) {
+    add_splits<<<blocks(n, 1 << log_sums), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()), out,
+                                                                  n, int(splits), log_sums);
+  };
+  if constexpr (sizeof(T) == 2)
+    if (p.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(p.out.data_ptr()));
+  launch(static_cast<T*>(p.out.data_ptr()));
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,120 @@
+"""The gradient of depthwise_conv2d's weight by tensor cores, and long sums."""
+
+import pytest
+import torch
+from depthwise import (
+    assert_close,
+    image,
+    memory_formats,
+    opened,  # noqa: F401
+    randn,
+)
+from torch.nn import functional as F
+
+from customops import depthwise_conv2d
+
+ops = torch.ops.customops
+
+
+# Of the weight's gradient by tensor cores: a plane a warp, odd widths, channels and batches that fill no block, rows and
+# columns that take several warps, blocks or patches, and a sum too long for them.
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernels", "stride", "padding"),
+    [
+        ((5, 6, 14, 14), (5, 7), 1, "same"),
+        ((70, 24, 14, 14), (5, 7), 1, "same"),
+        ((3, 5, 13, 9), (5, 7), 1, "same"),
+        ((2, 40, 11, 12), (5, 7), 1, 0),
+        ((2, 8, 10, 16), (5, 7), 1, (4, 6)),
+        ((2, 8, 12, 12), (5, 7), 1, (1, 0)),
+        ((2, 16, 56, 44), (5, 7), 1, "same"),
+        ((2, 24, 40, 60), (7,), 1, "same"),
+        ((1, 8, 150, 20), (5, 7), 1, 3),
+        ((2, 16, 30, 130), (7,), 1, 1),
+        ((3, 24, 15, 22), (7,), 2, 3),
+        ((2, 8, 70, 33), (7,), 2, 2),
+        ((2, 24, 14, 14), (7,), 2, (3, 0)),
+        ((1, 1, 1500, 1500), (5,), 1, "same"),
+    ],
+)
+def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtype, memory_format, device):
+    x = image(shape, dtype, device, memory_format)
+    for kernel in kernels:
+        weight = randn(shape[1], 1, kernel, kernel, dtype=dtype, device=device).requires_grad_()
+        y = depthwise_conv2d(x, weight, None, stride, padding)
+        grad = image(y.shape, dtype, device, memory_format, seed=3)
+        (actual,) = torch.autograd.grad(y, weight, grad)
+        pad = padding if padding != "same" else kernel // 2
+        expected = torch.nn.grad.conv2d_weight(
+            x.double().cpu(), weight.shape, grad.double().cpu(), stride, pad, groups=shape[1]
+        )
+        assert_close(actual, expected)
+
+
+@memory_formats
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "top", "bottom"),
+    [(14, 5, 1, 2, 4), (14, 5, 1, 2, 5), (14, 5, 1, 2, 9), (14, 7, 1, 3, 12), (32, 7, 2, 0, 9)],
+)
+def test_weight_gradients_with_much_padding_below(size, kernel, stride, top, bottom, memory_format, device):
+    """As `padding` cannot ask for, but the ops beneath it."""
+    x = image((2, 16, size, size), torch.float16, device, memory_format)
+    out_h, out_w = ((size + pads - kernel) // stride + 1 for pads in (top + bottom, 6))
+    grad = image((2, 16, out_h, out_w), torch.float16, device, memory_format, seed=1)
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, kernel, kernel, stride, stride, top, 3, 1, 1)
+    padded = F.pad(x.double().cpu(), (3, 3, top, bottom))
+    expected = torch.nn.grad.conv2d_weight(padded, (16, 1, kernel, kernel), grad.double().cpu(), stride, groups=16)
+    assert_close(actual, expected)
+
+
+@memory_formats
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(14, 5, 1), (12, 7, 1), (40, 7, 1), (40, 7, 2)])
+def test_infinities_in_weight_gradients_of_16_bit_images(size, kernel, stride, memory_format, device):
+    """Each only in the taps that meet it, however the others are summed."""
+    if device == "cuda" and torch.cuda.get_device_capability() < (8, 0):
+        pytest.skip("without tensor cores for this, kernels multiply with the zeros around the images, too")
+    x = image((3, 24, size, size), torch.bfloat16, device, memory_format)
+    middle = kernel // 2
+    numbers = (kernel, kernel, stride, stride, middle, middle, 1, 1)
+    grad = image((3, 24, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)
+    x[2, 1, 0, 0], x[0, 17, 1, -1], grad[1, 3, 0, 0] = float("inf"), float("nan"), float("-inf")
+
+    def meetings(x, grad):
+        shape = (24, 1, kernel, kernel)
+        return torch.nn.grad.conv2d_weight(x.cpu().double(), shape, grad.cpu().double(), stride, middle, groups=24)
+
+    bad_x, bad_grad = ~x.isfinite(), ~grad.isfinite()
+    bad = meetings(bad_x, torch.ones_like(grad)) + meetings(torch.ones_like(x), bad_grad) > 0
+    assert 0 < bad[1].sum() < kernel**2
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, *numbers)
+    assert torch.equal(actual.isfinite().cpu(), ~bad)
+    assert torch.equal(actual[[1, 3]].isinf().cpu(), bad[[1, 3]])
+    assert torch.equal(actual[17].isnan().cpu(), bad[17])
+    expected = meetings(*(t.masked_fill(~t.isfinite(), 0) for t in (x, grad)))
+    assert_close(actual.cpu()[~bad], expected[~bad])
+
+
+def test_long_sums_keep_their_precision(device):
+    """2 million products a tap: one sum in float32 would lose three digits."""
+    x = torch.ones(32, 2, 256, 256, device=device)
+    dw = ops._depthwise_conv2d_grad_weight(x, x, 1, 1, 1, 1, 0, 0, 1, 1)
+    assert dw.flatten().tolist() == [2**21] * 2
+    x = torch.rand(32, 2, 256, 256, device=device) + 0.5
+    for y in (x, x.contiguous(memory_format=torch.channels_last)):
+        dw = ops._depthwise_conv2d_grad_weight(y, y, 3, 3, 1, 1, 1, 1, 1, 1)
+        torch.testing.assert_close(dw[:, 0, 1, 1].double(), x.double().square().sum((0, 2, 3)), rtol=1e-6, atol=0)
+
+
+# As much as tensor cores are given, more in one image, and more in one split of a batch if nothing held it back.
+@pytest.mark.parametrize(("batch", "channels", "size"), [(1, 1, 350), (1, 1, 700), (4, 660, 350)])
+def test_long_sums_of_products_of_16_bit_numbers(batch, channels, size, device):
+    """Tensor cores round sums towards zero: numbers of one sign must not show it."""
+    shape, channels = (batch, 1, size, size), channels if device == "cuda" else 1
+    x, grad = (randn(*shape, dtype=torch.float16, device=device, seed=seed).abs() for seed in (1, 2))
+    alike = (t.expand(-1, channels, -1, -1).contiguous() for t in (grad, x))
+    actual = ops._depthwise_conv2d_grad_weight(*alike, 5, 5, 1, 1, 2, 2, 1, 1, True)
+    expected = torch.nn.grad.conv2d_weight(x.double().cpu(), (1, 1, 5, 5), grad.double().cpu(), 1, 2)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual.double().cpu(), expected.expand_as(actual), rtol=2e-4, atol=0)
