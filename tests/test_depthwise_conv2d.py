@@ -67,8 +67,10 @@ def test_common_kernels(kernel, stride, dtype, memory_format, device):
 def test_any_number_of_channels(channels, memory_format, device):
     for dtype in (torch.float32, torch.bfloat16):
         x = image((2, channels, 9, 11), dtype, device, memory_format)
-        weight = randn(channels, 1, 3, 3, dtype=dtype, device=device, seed=1)
-        assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), padding=1)
+        bias = randn(channels, dtype=dtype, device=device, seed=2)
+        for kernel, stride in ((3, 1), (3, 2), (5, 1), (5, 2)):
+            weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)
+            assert_all(x, weight, bias, stride, kernel // 2)
 
 
 @memory_formats
@@ -259,8 +261,9 @@ def test_layouts(layout, dtype, device):
 
 
 @memory_formats
+@pytest.mark.parametrize("channels", [6, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tensors_at_any_address(dtype, memory_format, device):
+def test_tensors_at_any_address(dtype, channels, memory_format, device):
     """As views of one flat buffer are, which optimizers and sharded models make of their parameters."""
 
     def unaligned(t):
@@ -268,8 +271,8 @@ def test_tensors_at_any_address(dtype, memory_format, device):
         return torch.as_strided(shifted, t.shape, t.stride(), shifted.storage_offset()).copy_(t)
 
     x, weight = (
-        image((2, 8, 9, 11), dtype, device, memory_format),
-        randn(8, 1, 3, 3, dtype=dtype, device=device, seed=1),
+        image((2, channels, 9, 11), dtype, device, memory_format),
+        randn(channels, 1, 3, 3, dtype=dtype, device=device, seed=1),
     )
     for stride in (1, 2):
         y = assert_all(x, unaligned(weight), unaligned(weight[:, 0, 0, 0].clone()), stride, 1)
@@ -296,7 +299,7 @@ def test_paddings_at_stride_2(padding, channels, dtype, memory_format, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("stride", "padding"), [(1, 1), (2, 1), (2, 0)])
-@pytest.mark.parametrize(("channels", "kernel"), [(58, 3), (129, 5)])
+@pytest.mark.parametrize(("channels", "kernel"), [(58, 3), (65, 3), (129, 5)])
 def test_many_pixels_of_channels_that_no_thread_shares_evenly(channels, kernel, stride, padding, dtype, device):
     x = image((4, channels, 57, 66), dtype, device, torch.channels_last)
     weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)

@@ -5,8 +5,8 @@
 //   depthwise_conv2d_small.cu   contiguous, up to 8 pixels wide, stride 1, any width of taps;
 //   depthwise_conv2d_mma.cu     contiguous, 16-bit, stride 1, all taps but 3x3: tensor cores, from sm_80 on;
 //   depthwise_conv2d_planes.cu  contiguous, 3x3, 5x5, 7x7, stride 1 and 2;
-//   depthwise_conv2d_direct.cu  channels_last, 3x3, stride 2;
 //   depthwise_conv2d_pixels.cu  channels_last, 3x3, 5x5, 7x7, stride 1, 5x5 also stride 2;
+//   depthwise_conv2d_direct.cu  channels_last, 3x3, 5x5, stride 1 and 2, what is left by the former;
 //   depthwise_conv2d_large.cu   contiguous, stride 1, any taps;
 //   general, below              everything else, an output a thread.
 #include <torch/csrc/stable/library.h>
@@ -106,8 +106,7 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out) {
   if (out.numel() == 0) return;
   const ScalarType dtype = in.scalar_type();
   Tensor planes_in = in, planes_out = out;
-  const bool transposing =
-      p.channels_last && worth_transposing(p.y, p.x, p.batch, p.channels) && dtype != ScalarType::Double;
+  const bool transposing = p.channels_last && worth_transposing(p.y, p.x) && dtype != ScalarType::Double;
   if (transposing) {
     planes_in = in_planes(op, in);
     planes_out = empty_image(out, p.batch, p.channels, p.y.out, p.x.out, false);
@@ -115,7 +114,7 @@ void run(const char* op, Correlation p, const Tensor& in, Tensor& out) {
   }
   p.in = planes_in.data_ptr(), p.out = planes_out.data_ptr();
   launch(op, out, [&](cudaStream_t stream) {
-    if (p.channels_last ? launch_direct(p, dtype, stream) || launch_pixels(p, dtype, stream)
+    if (p.channels_last ? launch_pixels(p, dtype, stream) || launch_direct(p, dtype, stream)
                         : launch_small(p, dtype, stream) || launch_mma(p, dtype, stream) ||
                               launch_planes(p, dtype, stream) || launch_large(p, dtype, stream))
       return;

@@ -69,21 +69,13 @@ inline bool stride_1(const Line& a) { return a.up == 1 && a.down == 1 && a.dilat
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Channels that a thread of the kernels for channels_last images takes.
+// Channels that a thread of `pixels` and `grad_pixels`, the kernels for channels_last images, takes.
 constexpr int channel_lanes(int64_t taps) { return taps == 3 ? 4 : (taps == 5 ? 2 : 1); }
 
-// Whether channels_last images are copied into planes. Large kernels are bound by multiply-adds, so that this is cheap
-// beside them. So it is where a thread's channels don't divide the channels and there is much to do: the kernel that
-// takes any number of them needs three times as long (128x58x28x28 pixels, H200). Not for what has no kernel in planes.
-inline bool worth_transposing(const Line& y, const Line& x, int64_t batch, int64_t channels) {
-  constexpr int64_t kMuch = 1 << 18;  // outputs
-  const bool dense = stride_1(y) && stride_1(x);
-  if (dense && y.taps * x.taps > 49) return true;
-  const auto strided = [](const Line& a) {
-    return a.up * a.down == 2 && (a.pad - (a.taps - 1) / 2) % a.up == 0 && a.dilation == 1 && small(a);
-  };
-  return (dense || (strided(y) && strided(x))) && y.taps == x.taps && channels % channel_lanes(x.taps) != 0 &&
-         batch * channels * y.out * x.out >= kMuch;
+// Whether channels_last images are copied into planes: large kernels are bound by multiply-adds, so that this is cheap
+// beside them.
+inline bool worth_transposing(const Line& y, const Line& x) {
+  return stride_1(y) && stride_1(x) && y.taps * x.taps > 49;
 }
 
 // How `taps` taps lie over outputs from a multiple of up on, where pad = (taps - 1) / 2 modulo up. All is constant, and
@@ -106,6 +98,39 @@ inline Tensor in_planes(const char* op, const Tensor& image) {
   Tensor planes = empty_image(image, image.size(0), image.size(1), image.size(2), image.size(3), false);
   copy_strided(op, image, planes);
   return planes;
+}
+
+// What one access takes of a thread's channels or taps.
+template <class T, int lanes>
+using Access = Bits<lanes * sizeof(T)>;
+
+template <class T, class Access>
+__device__ T part(const Access& access, int i) {
+  return reinterpret_cast<const T*>(&access)[i];
+}
+
+// Samples under an axis, with some to spare: the product of two and the channels below kMost makes offsets int.
+inline int64_t extent(const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; }
+
+// n pixels of row y of a channels_last image from column x on, zeros outside; each one access.
+template <int n, class Access, class T>
+__device__ void read_pixels(Access (&pixels)[n], const T* image, int y, int x, int h, int w, int channels) {
+  const bool inside = unsigned(y) < unsigned(h);
+  const int first = (y * w + x) * channels;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    Access pixel{};
+    if (inside && unsigned(x + j) < unsigned(w)) pixel = *reinterpret_cast<const Access*>(image + first + j * channels);
+    pixels[j] = pixel;
+  }
+}
+
+template <class T, int n, int lanes>
+__device__ void widen_pixels(const Access<T, lanes> (&pixels)[n], acc_t<T> (&row)[n][lanes]) {
+#pragma unroll
+  for (int j = 0; j < n; ++j)
+#pragma unroll
+    for (int v = 0; v < lanes; ++v) row[j][v] = widen(part<T>(pixels[j], v));
 }
 
 // Adds row i of a thread's window, kX outputs wide and `lanes` channels deep, to the sums of its kY rows of outputs.
@@ -159,6 +184,7 @@ bool launch_direct(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream);
+bool launch_direct_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_mma_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool has_tensor_cores();  // that the two can use

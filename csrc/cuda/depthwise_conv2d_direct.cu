@@ -1,23 +1,31 @@
-// depthwise_conv2d, forward and grad_input, for channels_last images, 3x3 taps and stride 2, where a pixel counts for
-// so few outputs that shared memory costs more than it saves. Neighbouring threads take neighbouring channels; each
-// keeps their taps in registers, walks down the rows of its window, reads some rows ahead, and leaves what windows have
-// in common to the caches.
+// depthwise_conv2d, forward and grad_input, for channels_last images: 3x3 taps at stride 2, where a pixel counts for so
+// few outputs that shared memory costs more than it saves, and 3x3 and 5x5 taps where the channels are no multiple of
+// those that a thread of depthwise_conv2d_pixels.cu takes. Neighbouring threads take neighbouring channels; each keeps
+// their taps in registers, walks down the rows of its window, reads some rows ahead, and leaves what windows have in
+// common to the caches.
 #include "depthwise_conv2d.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
 constexpr int kBlock = 128, kBlocksAtOnce = 4;  // threads; blocks that a multiprocessor has registers for
-constexpr int kLanes = channel_lanes(3);
 
-// A thread's kX by kY outputs, and the rows that it reads ahead: the fastest on an H200 of those that need no local
+// A thread's x by y outputs, and the rows that it reads ahead: the fastest on an H200 of those that need no local
 // memory.
-template <class T, class R>
+struct Sizes {
+  int x, y, ahead;
+};
+constexpr Sizes sizes(int up, int down, int taps, int lanes, bool half) {
+  const bool four = lanes == 4;
+  if (taps == 5) return {4, up * down == 2 ? 4 : 7, 1};
+  if (up == 2) return four ? Sizes{4, half ? 4 : 2, 1} : Sizes{2, 4, 2};
+  if (down == 2) return half && !four ? Sizes{2, 7, 1} : Sizes{half ? 2 : 1, 4, 2};
+  return half && lanes == 2 ? Sizes{4, 4, 1} : Sizes{2, 7, 2};
+}
+template <class T, class R, int lanes>
 struct Region {
-  static constexpr bool kHalf = sizeof(T) == 2;
-  static constexpr int kX = R::kUp == 2 ? 4 : (kHalf ? 2 : 1);
-  static constexpr int kY = R::kUp == 2 && !kHalf ? 2 : 4;
-  static constexpr int kAhead = R::kUp == 2 ? 1 : 2;
+  static constexpr Sizes kSizes = sizes(R::kUp, R::kDown, R::kTaps, lanes, sizeof(T) == 2);
+  static constexpr int kX = kSizes.x, kY = kSizes.y, kAhead = kSizes.ahead;
 };
 
 template <class T, class W>
@@ -30,30 +38,20 @@ struct DirectOf {
   Divider<uint32_t> vectors, tiles_x, tiles_y;
 };
 
-// What one access takes of a thread's channels or taps.
-template <class T>
-using Access = Bits<kLanes * sizeof(T)>;
-
-template <class T>
-__device__ T part(const Access<T>& access, int i) {
-  return reinterpret_cast<const T*>(&access)[i];
-}
-
 // W: the weight's type, T or float.
-template <class T, class W, class R>
+template <class T, class W, class R, int kLanes, bool kFlipped>
 __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_constant__ DirectOf<T, W> p) {
-  using S = Region<T, R>;
+  using S = Region<T, R, kLanes>;
   using A = acc_t<T>;
-  constexpr bool kFlipped = R::kUp == 2;  // only grad_input has up, and it flips the taps
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
   const int channel = int(p.vectors.split(rest)) * kLanes, ox = int(p.tiles_x.split(rest)) * S::kX;
   const int oy = int(p.tiles_y.split(rest)) * S::kY;
   const int64_t image = rest;
   if (image >= p.batch) return;
-  Access<W> packed[kTaps];
+  Access<W, kLanes> packed[kTaps];
 #pragma unroll
-  for (int i = 0; i < kTaps; ++i) packed[i] = reinterpret_cast<const Access<W>*>(p.weight + channel * kTaps)[i];
+  for (int i = 0; i < kTaps; ++i) packed[i] = reinterpret_cast<const Access<W, kLanes>*>(p.weight + channel * kTaps)[i];
   A taps[kTaps][kLanes], sum[S::kY][S::kX][kLanes];
 #pragma unroll
   for (int k = 0; k < kTaps; ++k)
@@ -75,30 +73,18 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_con
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
   }
-  const int y0 = oy / R::kUp * R::kDown - p.top, x0 = ox / R::kUp * R::kDown - p.left, row_step = p.in_w * p.channels;
-  const T* const in = p.in + image * p.in_h * row_step + channel;
+  const int y0 = oy / R::kUp * R::kDown - p.top, x0 = ox / R::kUp * R::kDown - p.left;
+  const T* const in = p.in + image * p.in_h * p.in_w * p.channels + channel;
   T* const out = p.out + ((image * p.out_h + oy) * p.out_w + ox) * p.channels + channel;
-  Access<T> rows[S::kAhead + 1][kColumns];
+  Access<T, kLanes> rows[S::kAhead + 1][kColumns];
+  // Not a function that takes a lambda: nvcc 12.4 made code of that which took up to 1.25 times as long.
 #pragma unroll
   for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
-    if (coming < kRows) {
-      const bool inside = unsigned(y0 + coming) < unsigned(p.in_h);
-      const int first = (y0 + coming) * row_step + x0 * p.channels;
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        Access<T> pixels{};
-        if (inside && unsigned(x0 + j) < unsigned(p.in_w))
-          pixels = *reinterpret_cast<const Access<T>*>(in + first + j * p.channels);
-        rows[coming % (S::kAhead + 1)][j] = pixels;
-      }
-    }
+    if (coming < kRows) read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, p.in_h, p.in_w, p.channels);
     const int i = coming - S::kAhead;
     if (i < 0) continue;
     A row[kColumns][kLanes];
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j)
-#pragma unroll
-      for (int v = 0; v < kLanes; ++v) row[j][v] = widen(part<T>(rows[i % (S::kAhead + 1)][j], v));
+    widen_pixels<T>(rows[i % (S::kAhead + 1)], row);
     add_row<R>(i, taps, row, 0, sum);
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) {
@@ -115,18 +101,19 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_con
   }
 }
 
-template <class T, class W, class R>
+template <class T, class W, class R, int kLanes, bool kFlipped>
 bool launch(const Correlation& p, cudaStream_t stream) {
-  using S = Region<T, R>;
+  using S = Region<T, R, kLanes>;
   const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
-  const auto extent = [](const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; };
   if ((p.x.pad - R::kPhase) % R::kUp != 0 || (p.y.pad - R::kPhase) % R::kUp != 0) return false;
   const int64_t vectors = p.channels / kLanes, tiles_x = ceil_div(p.x.out, S::kX), tiles_y = ceil_div(p.y.out, S::kY);
-  if (p.channels % kLanes != 0 || misaligned(p.in, sizeof(Access<T>)) || p.channels >= kMost / (R::kTaps * R::kTaps) ||
-      extent(p.y) * extent(p.x) > kMost / p.channels || p.batch > kMost / (vectors * tiles_x * tiles_y))
+  if (p.channels % kLanes != 0 || misaligned(p.in, sizeof(Access<T, kLanes>)) ||
+      p.channels >= kMost / (R::kTaps * R::kTaps) || extent(p.y) * extent(p.x) > kMost / p.channels ||
+      p.batch > kMost / (vectors * tiles_x * tiles_y))
     return false;
   Tensor weight = *p.weight;
-  if (misaligned(weight.data_ptr(), sizeof(Access<W>))) {  // kLanes taps are one access; part of a larger tensor, then
+  // Part of a larger tensor, then. kLanes taps are one access.
+  if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
     weight = new_like(*p.weight);
     copy_strided("depthwise_conv2d", *p.weight, weight);
   }
@@ -138,24 +125,35 @@ bool launch(const Correlation& p, cudaStream_t stream) {
   q.left = int((p.x.pad - R::kPhase) / R::kUp), q.top = int((p.y.pad - R::kPhase) / R::kUp);
   q.vectors = Divider<uint32_t>(vectors), q.tiles_x = Divider<uint32_t>(tiles_x);
   q.tiles_y = Divider<uint32_t>(tiles_y);
-  direct<T, W, R><<<blocks(p.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(q);
+  direct<T, W, R, kLanes, kFlipped><<<blocks(p.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(q);
   return true;
+}
+
+template <class T, class W, int taps, int kLanes>
+bool launch(const Correlation& p, cudaStream_t stream) {
+  using R = Reach<1, 1, taps>;
+  const auto is = [&](int up, int down) {
+    return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
+  };
+  if (is(1, 2)) return launch<T, W, Reach<1, 2, taps>, kLanes, false>(p, stream);
+  if (is(2, 1)) return launch<T, W, Reach<2, 1, taps>, kLanes, true>(p, stream);
+  if constexpr (kLanes < channel_lanes(taps))
+    if (is(1, 1))
+      return p.flipped ? launch<T, W, R, kLanes, true>(p, stream) : launch<T, W, R, kLanes, false>(p, stream);
+  return false;
 }
 
 template <class T, class W>
 bool launch(const Correlation& p, cudaStream_t stream) {
-  const auto is = [&](int up, int down) {
-    return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
-  };
-  if (is(1, 2)) return launch<T, W, Reach<1, 2, 3>>(p, stream);
-  if (is(2, 1)) return launch<T, W, Reach<2, 1, 3>>(p, stream);
-  return false;
+  if (p.x.taps == 5) return launch<T, W, 5, 1>(p, stream);
+  return launch<T, W, 3, 4>(p, stream) || launch<T, W, 3, 2>(p, stream) || launch<T, W, 3, 1>(p, stream);
 }
 
 }  // namespace
 
 bool launch_direct(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
-  if (p.x.taps != 3 || p.y.taps != 3 || p.x.dilation != 1 || p.y.dilation != 1 || !small(p.x) || !small(p.y))
+  if ((p.x.taps != 3 && p.x.taps != 5) || p.y.taps != p.x.taps || p.x.dilation != 1 || p.y.dilation != 1 ||
+      !small(p.x) || !small(p.y))
     return false;
   bool done = false;
   dispatch(dtype, [&](auto zero) {

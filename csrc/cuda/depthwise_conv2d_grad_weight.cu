@@ -4,6 +4,7 @@
 //
 //   grad_planes  contiguous, 3x3, 5x5, 7x7, stride 1 and 2: tiles in shared memory;
 //   grad_pixels  channels_last, the same: neighbouring threads take neighbouring channels;
+//   depthwise_conv2d_grad_direct.cu  channels_last, 3x3, 5x5, stride 1 and 2, channels that grad_pixels does not take;
 //   depthwise_conv2d_grad_mma.cu  16-bit, 5x5 and 7x7, most sizes: tensor cores, from sm_80 on;
 //   depthwise_conv2d_small.cu  batches of images 7 or 8 pixels wide at stride 1;
 //   depthwise_conv2d_large.cu  large kernels at stride 1;
@@ -409,6 +410,7 @@ void run(const WeightGradient& p, cudaStream_t stream) {
       if (p.x.taps == 5 && launch_taps<T, 5>(p, stream)) return;
       if (p.x.taps == 7 && launch_taps<T, 7>(p, stream)) return;
     }
+    if (plain && launch_direct_grad_weight(p, stream)) return;
     if (plain && p.taps() > 1 && !p.channels_last && launch_large_grad_weight(p, stream)) return;
   }
   if (p.batch * p.y.out * p.x.out < kMost && p.channels < kMost)
@@ -432,8 +434,7 @@ Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t
     return depthwise::Line{a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation};
   };
   depthwise::WeightGradient p{d.batch, d.channels, line(d.y), line(d.x), d.channels_last, d.in, d.out, d.weight};
-  if (p.channels_last && depthwise::worth_transposing(p.y, p.x, p.batch, p.channels) &&
-      x.scalar_type() != ScalarType::Double)
+  if (p.channels_last && depthwise::worth_transposing(p.y, p.x) && x.scalar_type() != ScalarType::Double)
     p.in = depthwise::in_planes(op, p.in), p.grad = depthwise::in_planes(op, p.grad), p.channels_last = false;
   launch(op, x, [&](cudaStream_t stream) {
     dispatch(x.scalar_type(), [&](auto zero) { depthwise::run<decltype(zero)>(p, stream); });
