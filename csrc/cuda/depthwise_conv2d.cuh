@@ -100,39 +100,6 @@ inline Tensor in_planes(const char* op, const Tensor& image) {
   return planes;
 }
 
-// What one access takes of a thread's channels or taps.
-template <class T, int lanes>
-using Access = Bits<lanes * sizeof(T)>;
-
-template <class T, class Access>
-__device__ T part(const Access& access, int i) {
-  return reinterpret_cast<const T*>(&access)[i];
-}
-
-// Samples under an axis, with some to spare: the product of two and the channels below kMost makes offsets int.
-inline int64_t extent(const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; }
-
-// n pixels of row y of a channels_last image from column x on, zeros outside; each one access.
-template <int n, class Access, class T>
-__device__ void read_pixels(Access (&pixels)[n], const T* image, int y, int x, int h, int w, int channels) {
-  const bool inside = unsigned(y) < unsigned(h);
-  const int first = (y * w + x) * channels;
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    Access pixel{};
-    if (inside && unsigned(x + j) < unsigned(w)) pixel = *reinterpret_cast<const Access*>(image + first + j * channels);
-    pixels[j] = pixel;
-  }
-}
-
-template <class T, int n, int lanes>
-__device__ void widen_pixels(const Access<T, lanes> (&pixels)[n], acc_t<T> (&row)[n][lanes]) {
-#pragma unroll
-  for (int j = 0; j < n; ++j)
-#pragma unroll
-    for (int v = 0; v < lanes; ++v) row[j][v] = widen(part<T>(pixels[j], v));
-}
-
 // Adds row i of a thread's window, kX outputs wide and `lanes` channels deep, to the sums of its kY rows of outputs.
 template <class R, int kX, int kY, int lanes, int width, class A>
 __device__ void add_row(int i, const A (&taps)[R::kTaps * R::kTaps][lanes], const A (&row)[width][lanes], int shift,

@@ -3,7 +3,7 @@
 // those that a thread of depthwise_conv2d_pixels.cu takes. Neighbouring threads take neighbouring channels; each keeps
 // their taps in registers, walks down the rows of its window, reads some rows ahead, and leaves what windows have in
 // common to the caches.
-#include "depthwise_conv2d.cuh"
+#include "depthwise_conv2d_direct.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -73,14 +73,15 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_con
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
   }
-  const int y0 = oy / R::kUp * R::kDown - p.top, x0 = ox / R::kUp * R::kDown - p.left;
-  const T* const in = p.in + image * p.in_h * p.in_w * p.channels + channel;
+  const int y0 = oy / R::kUp * R::kDown - p.top, x0 = ox / R::kUp * R::kDown - p.left, row_step = p.in_w * p.channels;
+  const T* const in = p.in + image * p.in_h * row_step + channel;
   T* const out = p.out + ((image * p.out_h + oy) * p.out_w + ox) * p.channels + channel;
   Access<T, kLanes> rows[S::kAhead + 1][kColumns];
   // Not a function that takes a lambda: nvcc 12.4 made code of that which took up to 1.25 times as long.
 #pragma unroll
   for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
-    if (coming < kRows) read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, p.in_h, p.in_w, p.channels);
+    if (coming < kRows)
+      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, p.in_h, p.in_w, p.channels, row_step);
     const int i = coming - S::kAhead;
     if (i < 0) continue;
     A row[kColumns][kLanes];

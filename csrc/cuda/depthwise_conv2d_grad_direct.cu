@@ -1,6 +1,7 @@
 // The gradient of depthwise_conv2d's weight for channels_last images, 3x3 and 5x5 taps, where the channels are no
 // multiple of those that a thread of `grad_pixels` takes. As depthwise_conv2d_direct.cu, threads read straight from
 // memory; each goes through tiles of the gradient, and those of a block add up what they have in shared memory.
+#include "depthwise_conv2d_direct.cuh"
 #include "depthwise_conv2d_split.cuh"
 
 namespace customops::cuda::depthwise {
@@ -35,23 +36,25 @@ __global__ void __launch_bounds__(kBlock, 2) grad_direct(const __grid_constant__
   const int first_channel = int(blockIdx.x * p.chunk.divisor) * kLanes, channel = first_channel + vector;
   const int begin = int(blockIdx.y) * p.tiles_a_split, end = min(p.tiles, begin + p.tiles_a_split);
   const bool busy = member < p.members && channel < p.channels;
+  const int row_step = p.in_w * p.channels, grad_step = p.out_w * p.channels;
   A sum[kTaps][kLanes] = {};
 #pragma unroll 1
   for (int t = busy ? begin + member : end; t < end; t += p.members) {
     uint32_t image = t;
     const int ox = int(p.tiles_x.split(image)) * S::kX, oy = int(p.tiles_y.split(image)) * S::kY;
     const int y0 = oy * R::kDown - p.top, x0 = ox * R::kDown - p.left;
-    const T* const in = p.in + int64_t(image) * p.in_h * p.in_w * p.channels + channel;
-    const T* const grads = p.grad + int64_t(image) * p.out_h * p.out_w * p.channels + channel;
+    const T* const in = p.in + int64_t(image) * p.in_h * row_step + channel;
+    const T* const grads = p.grad + int64_t(image) * p.out_h * grad_step + channel;
     Access<T, kLanes> packed[S::kY][S::kX], rows[S::kAhead + 1][R::span(S::kX)];
 #pragma unroll
-    for (int y = 0; y < S::kY; ++y) read_pixels(packed[y], grads, oy + y, ox, p.out_h, p.out_w, p.channels);
+    for (int y = 0; y < S::kY; ++y) read_pixels(packed[y], grads, oy + y, ox, p.out_h, p.out_w, p.channels, grad_step);
     A grad[S::kY][S::kX][kLanes];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) widen_pixels<T>(packed[y], grad[y]);
 #pragma unroll
     for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
-      if (coming < kRows) read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, p.in_h, p.in_w, p.channels);
+      if (coming < kRows)
+        read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, p.in_h, p.in_w, p.channels, row_step);
       const int i = coming - S::kAhead;
       if (i < 0) continue;
       A row[R::span(S::kX)][kLanes];

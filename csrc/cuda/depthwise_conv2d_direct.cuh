@@ -1,0 +1,42 @@
+// What the kernels of depthwise_conv2d have in common that read channels_last images straight from memory.
+#pragma once
+
+#include "depthwise_conv2d.cuh"
+
+namespace customops::cuda::depthwise {
+
+// What one access takes of a thread's channels or taps.
+template <class T, int lanes>
+using Access = Bits<lanes * sizeof(T)>;
+
+template <class T, class Access>
+__device__ T part(const Access& access, int i) {
+  return reinterpret_cast<const T*>(&access)[i];
+}
+
+// Samples under an axis, with some to spare: the product of two and the channels below kMost makes offsets int.
+inline int64_t extent(const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; }
+
+// n pixels of row y of a channels_last image from column x on, zeros outside; each one access.
+template <int n, class Access, class T>
+__device__ void read_pixels(Access (&pixels)[n], const T* image, int y, int x, int h, int w, int channels,
+                            int row_step) {
+  const bool inside = unsigned(y) < unsigned(h);
+  const int first = y * row_step + x * channels;  // a product of its own would be multiplied out for every row
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    Access pixel{};
+    if (inside && unsigned(x + j) < unsigned(w)) pixel = *reinterpret_cast<const Access*>(image + first + j * channels);
+    pixels[j] = pixel;
+  }
+}
+
+template <class T, int n, int lanes>
+__device__ void widen_pixels(const Access<T, lanes> (&pixels)[n], acc_t<T> (&row)[n][lanes]) {
+#pragma unroll
+  for (int j = 0; j < n; ++j)
+#pragma unroll
+    for (int v = 0; v < lanes; ++v) row[j][v] = widen(part<T>(pixels[j], v));
+}
+
+}  // namespace customops::cuda::depthwise
