@@ -293,12 +293,15 @@ def test_upfirdn2d_of_more_elements_than_an_int_can_count(up, down, taps, memory
 
 @pytest.mark.huge
 @memory_formats
-@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1), (7, 1), (4, 3)])
-def test_depthwise_conv2d_of_more_elements_than_an_int_can_count(kernel, stride, memory_format):
+@pytest.mark.parametrize(
+    ("channels", "kernel", "stride"),
+    [(64, 3, 1), (64, 3, 2), (64, 5, 1), (64, 7, 1), (64, 4, 3), (62, 3, 1), (63, 3, 2), (63, 5, 1)],
+)
+def test_depthwise_conv2d_of_more_elements_than_an_int_can_count(channels, kernel, stride, memory_format):
     """Zeros but for three images, so that sums over the batch stay small whole numbers."""
-    shape = (2**31 // (64 * 256**2) + 1, 64, 256, 256)
+    shape = (2**31 // (channels * 256**2) + 1, channels, 256, 256)
     x = torch.empty(shape, device="cuda", dtype=torch.float16, memory_format=memory_format).zero_()
-    weight = torch.randint(-2, 3, (64, 1, kernel, kernel), device="cuda").half()
+    weight = torch.randint(-2, 3, (channels, 1, kernel, kernel), device="cuda").half()
     images = (0, shape[0] // 2, shape[0] - 1)
     for index in images:
         x[index] = (torch.rand(shape[1:], device="cuda") < 1e-3).half()

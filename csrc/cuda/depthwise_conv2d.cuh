@@ -143,7 +143,8 @@ struct WeightGradient {
   int64_t taps() const { return y.taps * x.taps; }
 };
 
-// Each returns false where it has no kernel for the case. `direct` and `pixels` take channels_last, the others planes.
+// Each returns false where it has no kernel for the case. `direct` and `pixels` take channels_last,
+// `mma_grad_weight` both, the others planes.
 bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream);
 bool launch_small_grad_weight(const WeightGradient& p, cudaStream_t stream);
 bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream);

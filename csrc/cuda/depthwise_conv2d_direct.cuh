@@ -17,12 +17,13 @@ __device__ T part(const Access& access, int i) {
 // Samples under an axis, with some to spare: the product of two and the channels below kMost makes offsets int.
 inline int64_t extent(const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; }
 
-// n pixels of row y of a channels_last image from column x on, zeros outside; each one access.
+// n pixels of row y of a channels_last image from column x on, zeros outside; each one access. row_step: w * channels,
+// which the caller multiplies, or it would be multiplied out for every row.
 template <int n, class Access, class T>
 __device__ void read_pixels(Access (&pixels)[n], const T* image, int y, int x, int h, int w, int channels,
                             int row_step) {
   const bool inside = unsigned(y) < unsigned(h);
-  const int first = y * row_step + x * channels;  // a product of its own would be multiplied out for every row
+  const int first = y * row_step + x * channels;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
     Access pixel{};

@@ -1,6 +1,7 @@
-// The gradient of depthwise_conv2d's weight for channels_last images, 3x3 and 5x5 taps, where the channels are no
-// multiple of those that a thread of `grad_pixels` takes. As depthwise_conv2d_direct.cu, threads read straight from
-// memory; each goes through tiles of the gradient, and those of a block add up what they have in shared memory.
+// The gradient of depthwise_conv2d's weight for channels_last images, what `grad_pixels` leaves of 3x3 and 5x5 taps:
+// where the channels are no multiple of those that a thread takes there, or the images are not aligned for them. As in
+// depthwise_conv2d_direct.cu, threads read straight from memory; each goes through tiles of the gradient, and those of
+// a block add up what they have in shared memory.
 #include "depthwise_conv2d_direct.cuh"
 #include "depthwise_conv2d_split.cuh"
 
@@ -8,7 +9,7 @@ namespace customops::cuda::depthwise {
 namespace {
 
 constexpr int kBlock = 256;
-constexpr int64_t kBlocksAtOnce = 264;  // of an H200; fixed, so that results depend on shapes alone
+constexpr int64_t kBlocksAtOnce = 264;  // of an H200; fixed, so that results depend on shapes and addresses alone
 
 template <class T>
 struct GradDirectOf {
