@@ -3,7 +3,8 @@
 //
 // Outputs are sums over the taps of what lies in the buffers of depthwise_conv2d_tiles.h. For the gradient of the input
 // that is the output's gradient, with a stride's phases on the other side. Kernels of few rows, or on small rows, take
-// a channels_last image from where it is, without a buffer.
+// a channels_last image from where it is, without a buffer. Contiguous images go to depthwise_conv2d_planes.cpp, for
+// what that has a kernel.
 #include <torch/csrc/stable/library.h>
 
 #include "../depthwise_conv2d_hook.h"
@@ -248,15 +249,6 @@ class Convolution {
   }
 };
 
-// What a weight or a bias holds: of dtype T, or float32, which is rounded to T.
-template <class T>
-auto parameter(const Tensor& t) {
-  const bool float32 = t.scalar_type() == ScalarType::Float;
-  return [data = t.const_data_ptr(), float32](int64_t i) {
-    return acc_t<T>(float32 ? T(static_cast<const float*>(data)[i]) : static_cast<const T*>(data)[i]);
-  };
-}
-
 // weight as Convolution takes it.
 template <class T>
 Buffer<acc_t<T>> in_order_of_terms(const Plan& plan, const Tensor& tensor, int64_t taps) {
@@ -328,7 +320,8 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::option
                         int64_t dilation_h, int64_t dilation_w) {
   const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left,
                                                      pad_right, dilation_h, dilation_w);
-  if (p.out.numel() > 0) convolve(p, forward_line(p.y), forward_line(p.x), p.in, p.out);
+  if (p.out.numel() > 0 && !convolve_planes(p, false, p.in, p.out))
+    convolve(p, forward_line(p.y), forward_line(p.x), p.in, p.out);
   return p.out;
 }
 
@@ -337,7 +330,8 @@ Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int
                                    int64_t dilation_h, int64_t dilation_w, bool channels_last) {
   const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_input(
       grad, weight, height, width, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, channels_last);
-  if (p.in.numel() > 0) convolve(p, backward_line(p.y), backward_line(p.x), p.out, p.in);
+  if (p.in.numel() > 0 && !convolve_planes(p, true, p.out, p.in))
+    convolve(p, backward_line(p.y), backward_line(p.x), p.out, p.in);
   return p.in;
 }
 

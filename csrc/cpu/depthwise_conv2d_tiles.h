@@ -158,6 +158,15 @@ struct Plan {
   int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
 };
 
+// What a weight or a bias holds: of dtype T, or float32, which is rounded to T.
+template <class T>
+auto parameter(const Tensor& t) {
+  const bool float32 = t.scalar_type() == ScalarType::Float;
+  return [data = t.const_data_ptr(), float32](int64_t i) {
+    return acc_t<T>(float32 ? T(static_cast<const float*>(data)[i]) : static_cast<const T*>(data)[i]);
+  };
+}
+
 // 64-byte aligned zeros.
 template <class A>
 class Buffer {
@@ -366,5 +375,9 @@ class Source {
     }
   }
 };
+
+// In depthwise_conv2d_planes.cpp: `to` from `from`, the forward pass or the gradient of the input, if there is a kernel
+// for neighbouring pixels of contiguous images.
+bool convolve_planes(const DepthwiseConv2d& p, bool backward, const Tensor& from, const Tensor& to);
 
 }  // namespace customops::cpu

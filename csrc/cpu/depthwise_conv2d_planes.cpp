@@ -1,0 +1,233 @@
+// depthwise_conv2d and the gradient of its input for contiguous images, 3x3 and 5x5 taps, stride 1. A register holds
+// neighbouring pixels of a row. Rows of a strip of a plane are copied into a buffer, widened and with zeros around
+// them; each row that comes is added to the outputs of all the rows that it meets, which are in registers until it is
+// the last.
+#include "depthwise_conv2d_tiles.h"
+
+namespace customops::cpu {
+namespace {
+
+// to[y][x] = bias + sum of weight[ky][kx] from[y + ky - top][x + kx - left], for each plane.
+struct Planes {
+  int64_t batch, channels, from_h, from_w, to_h, to_w, top, left;
+};
+
+// Registers of outputs side by side that are summed at once: more chains of additions than their latency leaves idle.
+template <int kTaps>
+constexpr int kSideBySide = kTaps == 3 ? 2 : 1;
+
+// Whether the taps of a channel stay in registers.
+template <Capability c, int kTaps>
+constexpr bool kTapsStay = c >= Capability::avx512 || kTaps == 3;
+
+template <class T, int kTaps>
+class PlanesConvolution {
+  using A = acc_t<T>;
+  const Planes& p_;
+  const T *const from_, *const end_;
+  T* const to_;
+  const A *const weight_, *const bias_;  // [channel][tap], and [channel]
+  const int64_t strip_, pitch_;
+  Buffer<A> rows_, taps_;
+
+ public:
+  // Rows of outputs that a strip has.
+  static int64_t strip(const Planes& p, int64_t lanes) {
+    const int64_t rows = kTileBytes / (pitch(p, lanes) * int64_t(sizeof(A))) - kTaps + 1;
+    return std::min(std::max<int64_t>(rows, kTaps), p.to_h);
+  }
+  static int64_t pitch(const Planes& p, int64_t lanes) { return ceil_div(p.to_w, lanes) * lanes + kTaps - 1; }
+
+  PlanesConvolution(const Planes& p, int64_t strip, int64_t lanes, const T* from, T* to, const A* weight, const A* bias)
+      : p_(p),
+        from_(from),
+        end_(from + p.batch * p.channels * p.from_h * p.from_w),
+        to_(to),
+        weight_(weight),
+        bias_(bias),
+        strip_(strip),
+        pitch_(pitch(p, lanes)),
+        rows_((strip + kTaps - 1) * pitch_),
+        taps_(kTaps * kTaps * lanes) {}
+
+  template <class I>
+  void run(I isa, int64_t item) {
+    using V = Vec<I::value, A>;
+    const int64_t strips = ceil_div(p_.to_h, strip_), plane = item / strips, first = (item - plane * strips) * strip_;
+    const int64_t rows = std::min(strip_, p_.to_h - first), channel = plane % p_.channels;
+    const int64_t y = first - p_.top, all = rows + kTaps - 1;  // rows that outputs meet, from row y of the image on
+    const int64_t begin = std::clamp<int64_t>(-y, 0, all), end = std::clamp<int64_t>(p_.from_h - y, begin, all);
+    copy_rows(isa, from_ + plane * p_.from_h * p_.from_w, y, begin, end);
+    const A* weight = weight_ + channel * kTaps * kTaps;
+    if (!kTapsStay<I::value, kTaps>) {
+      spread(isa, weight, taps_.data());
+      weight = taps_.data();
+    }
+    T* const to = to_ + (plane * p_.to_h + first) * p_.to_w;
+    constexpr int kMost = kSideBySide<kTaps>;
+    for (int64_t x = 0; x < p_.to_w;)
+      with_constant<kMost>(std::min<int64_t>(ceil_div(p_.to_w - x, V::kLanes), kMost), [&](auto count) {
+        column<count>(isa, rows_.data() + x, pitch_, begin, end, weight, bias_[channel], rows, to + x, p_.to_w,
+                      p_.to_w - x);
+        x += count * V::kLanes;
+      });
+  }
+
+ private:
+  template <class I>
+  static void spread(I, const A* weight, A* taps) {
+#pragma GCC unroll 1
+    for (int i = 0; i < kTaps * kTaps; ++i) {
+      Vec<I::value, A> tap;
+      tap.set(weight[i]);
+      tap.store(taps + i * tap.kLanes);
+    }
+  }
+
+  // Rows [first, last) of those from row y of the image on; there are zeros left and right of them.
+  template <class I>
+  void copy_rows(I isa, const T* image, int64_t y, int64_t first, int64_t last) {
+    using V = Vec<I::value, A>;
+    const int64_t width = p_.from_w, pitch = pitch_, begin = std::clamp<int64_t>(-p_.left, 0, width),
+                  n = std::clamp<int64_t>(pitch_ - p_.left, begin, width) - begin;
+    // Registers reach beyond the ends of rows, but not beyond the last image.
+    const int64_t safe =
+        n == 0 ? last
+               : std::clamp<int64_t>(
+                     (end_ - image - V::kLanes - begin - (n - 1) / V::kLanes * V::kLanes + width) / width - y, first,
+                     last);
+    const T* const from = image + y * width + begin;
+    A* const out = rows_.data() + p_.left + begin;
+    outline(isa, [=](auto) {
+      const int64_t whole = n - n % V::kLanes, rest = n % V::kLanes, in_step = width, out_step = pitch, end = safe;
+      const T* in = from + first * in_step;
+      A* row = out + first * out_step;
+      for (int64_t i = first; i < end; ++i, in += in_step, row += out_step) {
+        V v;
+        for (int64_t x = 0; x < whole; x += V::kLanes) v.load(in + x), v.store(row + x);
+        if (rest > 0) v.load(in + whole), store_part(v, row + whole, rest);
+      }
+    });
+    for (int64_t i = safe; i < last; ++i) widen_row(isa, from + i * width, out + i * pitch, n);
+  }
+
+  template <class I>
+  static void widen_row(I isa, const T* from, A* to, int64_t n) {
+    if constexpr (std::is_same_v<T, A>)
+      std::copy_n(from, n, to);
+    else
+      widen(isa, from, to, n);
+  }
+
+  // kCount registers of each of some rows of outputs, which meet rows [begin, end) of the buffer; `left` of them are
+  // left in a row. weight: of each tap one number if they stay in registers, a register of it otherwise.
+  template <int kCount, class I>
+  static void column(I isa, const A* from, int64_t pitch, int64_t begin, int64_t end, const A* weight, A bias,
+                     int64_t rows, T* to, int64_t width, int64_t left) {
+    outline(isa, [=](auto) {
+      using V = Vec<I::value, A>;
+      constexpr bool kStay = kTapsStay<I::value, kTaps>;
+      V taps[kStay ? kTaps * kTaps : 1], sum[kTaps][kCount], start;
+      if constexpr (kStay)
+#pragma GCC unroll 32
+        for (int i = 0; i < kTaps * kTaps; ++i) taps[i].set(weight[i]), taps[i].keep();
+      start.set(bias);
+#pragma GCC unroll 8
+      for (int j = 0; j < kTaps; ++j)
+#pragma GCC unroll 2
+        for (int c = 0; c < kCount; ++c) sum[j][c] = start;
+      T* out = to;
+      const int64_t step = width, lanes = left, pitch_ = pitch;
+      const auto finish = [&](int64_t y) {  // row y is complete
+        if (y >= 0) {
+#pragma GCC unroll 2
+          for (int c = 0; c < kCount; ++c)
+            if (lanes >= (c + 1) * V::kLanes)
+              sum[0][c].store(out + c * V::kLanes);
+            else
+              store_part(sum[0][c], out + c * V::kLanes, lanes - c * V::kLanes);
+          out += step;
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < kTaps; ++j)
+#pragma GCC unroll 2
+          for (int c = 0; c < kCount; ++c) sum[j][c] = j + 1 < kTaps ? sum[j + 1 < kTaps ? j + 1 : j][c] : start;
+      };
+      const A* row = from + begin * pitch;
+      int64_t y = std::min<int64_t>(begin - (kTaps - 1), 0);
+      for (; y < begin - (kTaps - 1); ++y) finish(y);
+      for (const int64_t last = end - (kTaps - 1); y < last; ++y, row += pitch_) {
+#pragma GCC unroll 8
+        for (int kx = 0; kx < kTaps; ++kx)
+#pragma GCC unroll 2
+          for (int c = 0; c < kCount; ++c) {
+            V pixels;
+            pixels.load(row + kx + c * V::kLanes);
+            pixels.keep();
+#pragma GCC unroll 8
+            for (int j = 0; j < kTaps; ++j) {  // outputs of row y + j
+              const int tap = (kTaps - 1 - j) * kTaps + kx;
+              if constexpr (kStay)
+                sum[j][c].fma(pixels, taps[tap]);
+              else
+                sum[j][c].fma(pixels, weight + tap * V::kLanes);
+            }
+          }
+        finish(y);
+      }
+      for (; y < rows; ++y) finish(y);
+    });
+  }
+};
+
+// Whether registers of neighbours are the faster way: where they are not mostly empty.
+bool fills_registers(int64_t width, int64_t lanes, int64_t element) {
+  return 2 * (ceil_div(width, lanes) * lanes) <= (element == 2 ? 3 : 5) * width;
+}
+
+template <class T, int kTaps>
+void convolve_planes(const DepthwiseConv2d& p, const Planes& planes, bool flipped, const Tensor& from,
+                     const Tensor& to) {
+  using A = acc_t<T>;
+  constexpr int kAll = kTaps * kTaps;
+  Buffer<A> weight(p.channels * kAll), bias(p.channels);
+  const auto taps = parameter<T>(p.weight);
+  for (int64_t c = 0; c < p.channels; ++c)
+    for (int k = 0; k < kAll; ++k) weight.data()[c * kAll + k] = taps(c * kAll + (flipped ? kAll - 1 - k : k));
+  if (p.bias) {
+    const auto biases = parameter<T>(*p.bias);
+    for (int64_t c = 0; c < p.channels; ++c) bias.data()[c] = biases(c);
+  }
+  const int64_t lanes = vector_lanes<A>(), strip = PlanesConvolution<T, kTaps>::strip(planes, lanes);
+  const T* const in = from.const_data_ptr<T>();
+  T* const out = static_cast<T*>(to.mutable_data_ptr());
+  parallel(p.batch * p.channels * ceil_div(planes.to_h, strip), kGrain * 4 / (strip * planes.to_w * (kAll + 4)),
+           [&](int64_t begin, int64_t end) {
+             PlanesConvolution<T, kTaps> convolution(planes, strip, lanes, in, out, weight.data(), bias.data());
+             run_simd([&](auto isa) {
+               for (int64_t item = begin; item < end; ++item) convolution.run(isa, item);
+             });
+           });
+}
+
+}  // namespace
+
+bool convolve_planes(const DepthwiseConv2d& p, bool backward, const Tensor& from, const Tensor& to) {
+  const auto plain = [](const ConvAxis& a) { return a.stride == 1 && a.dilation == 1; };
+  const int64_t size = p.x.taps;
+  if (p.channels_last || !plain(p.y) || !plain(p.x) || p.y.taps != size || (size != 3 && size != 5)) return false;
+  const auto before = [&](const ConvAxis& a) { return backward ? size - 1 - a.pad : a.pad; };
+  const Planes planes = {p.batch,    p.channels, from.size(2), from.size(3),
+                         to.size(2), to.size(3), before(p.y),  before(p.x)};
+  bool done = false;
+  dispatch(from.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    if (!fills_registers(planes.to_w, vector_lanes<acc_t<T>>(), sizeof(T))) return;
+    if (size == 3) convolve_planes<T, 3>(p, planes, backward, from, to);
+    if (size == 5) convolve_planes<T, 5>(p, planes, backward, from, to);
+    done = true;
+  });
+  return done;
+}
+
+}  // namespace customops::cpu
