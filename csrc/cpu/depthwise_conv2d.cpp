@@ -101,19 +101,24 @@ class Convolution {
   void write_pixels(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
     using V = Vec<I::value, A>;
     const Line &x = plan_.x, &y = plan_.y;
-    const int64_t pixel = plan_.channels;
+    const int64_t pixel = plan_.channels, row = x.from * pixel;
     T* const to = image_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
     for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
       const A* weight = weight_ + plan_.begins[ry * x.taps.size() + rx] * V::kLanes;
       Row<T>* end = image_rows_.data();
+      int64_t last = 0;
       for (const auto& tap : y.taps[ry]) {
         const int64_t i = source_.row(q + tap.shift - y.first, tap.phase);
+        last = std::max(last, i);
         const bool copied = plan_.channels < plan_.lanes && n + 1 == plan_.batch && i + 1 == y.from;
         if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
+      const int64_t far = std::min<int64_t>(y.in_phases * row, kAheadBytes / sizeof(T));
+      const Ahead<T> ahead{image_row(n, last - y.in_phases + 1) + far,
+                           y.out_phases * x.out_phases == 1 ? y.in_phases : 0, row};
       add_up_row<true>(isa, image_rows_.data(), end, rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from},
-                       to + rx * pixel, x.out_phases * pixel);
+                       to + rx * pixel, x.out_phases * pixel, ahead);
     }
   }
 
@@ -151,7 +156,7 @@ class Convolution {
   // The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on.
   template <bool kInPlace, class I, class R, class O>
   void add_up_row(I isa, const Row<R>* begin, const Row<R>* end, int64_t rx, int64_t c, int64_t next,
-                  const Place& place, O* to, int64_t to_step) {
+                  const Place& place, O* to, int64_t to_step, const Ahead<R>& ahead = {}) {
     const auto& columns = columns_[rx];
     int64_t inner = 0, outer = place.width;
     for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, place.width - column);
@@ -170,7 +175,8 @@ class Convolution {
                                 to_step,
                                 plan_.last,
                                 inner,
-                                outer};
+                                outer,
+                                ahead};
     add_up<kInPlace>(isa, outputs);
   }
 

@@ -162,6 +162,15 @@ void add_taps(const Row<T>* row, const Row<T>* end, const int64_t* columns, int6
   }
 }
 
+// What is prefetched while a row of outputs is added up: as many rows as the outputs go on by. Processors do not guess
+// what comes next where blocks of pixels are read from several rows in turn: on Zen 5 images that are not in the cache
+// took up to 4 times as long, on a Xeon up to 1.6 times.
+template <class T>
+struct Ahead {
+  const T* from;
+  int64_t rows, row;  // elements from one to the next
+};
+
 // Outputs side by side in a row, of the channels of a tile.
 template <class T, class O>
 struct Outputs {
@@ -177,7 +186,21 @@ struct Outputs {
   int64_t count, to_step;  // outputs; elements from one to the next
   bool last;               // whether that has the image's channels side by side, or whole registers
   int64_t inner, outer;    // columns between which all taps are within the image
+  Ahead<T> ahead;          // of the first output
 };
+
+// As much as a register of so many outputs, of kBytes, goes on by. Inline, because GCC takes calls of a function that
+// only prefetches for calls without an effect, and drops them.
+template <int kBytes, class T>
+[[gnu::always_inline]] inline void prefetch(const Ahead<T>& ahead, int64_t at, int64_t step) {
+  const T* row = ahead.from + at;
+  for (int64_t y = 0; y < ahead.rows; ++y, row += ahead.row) {
+    const char* line = reinterpret_cast<const char*>(row);
+    for (int64_t x = 0; x < step; ++x, line += kBytes)
+#pragma GCC unroll 16
+      for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(line + i);
+  }
+}
 
 template <bool kInPlace, Capability c, class T, class O>
 void add_up(const Outputs<T, O> p) {
@@ -199,6 +222,10 @@ void add_up(const Outputs<T, O> p) {
             V out[kCount];
 #pragma GCC unroll 16
             for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
+            if constexpr (kInPlace) {
+              const int64_t at = place.x * place.pixel + (g - p.channel) * kCount * place.step;
+              prefetch<kCount * V::kLanes * sizeof(T)>(p.ahead, at, place.step);
+            }
             add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
             const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
             O* const to = p.to + i * p.to_step + (channel - p.channel);

@@ -26,6 +26,7 @@ namespace customops::cpu {
 constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kLanesBytes = 96 << 10;  // of one for several channels, if its size is free; L2 holds that
 constexpr int64_t kRowsBytes = 64 << 10;   // of the rows that an output meets, of images that are read in place
+constexpr int64_t kAheadBytes = 4 << 10;   // from what is read in place to what is prefetched, at most
 constexpr int64_t kChannels = 32;          // of a buffered channels_last tile, about; twice as many if they are small
 constexpr int kGroups = 4;                 // registers of a pixel that are copied at once
 constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
