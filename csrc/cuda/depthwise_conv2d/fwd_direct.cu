@@ -3,7 +3,7 @@
 // where the channels are no multiple of those that a thread takes there, or the image is not aligned for them.
 // Neighbouring threads take neighbouring channels; each keeps their taps in registers, walks down the rows of its
 // window, reads some rows ahead, and leaves what windows have in common to the caches.
-#include "depthwise_conv2d_direct.cuh"
+#include "read_pixels.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -29,7 +29,7 @@ struct Region {
 };
 
 template <class T, class W>
-struct DirectOf {
+struct FwdDirectParams {
   const W* weight;
   Parameters<T> bias;
   const T* in;
@@ -40,18 +40,18 @@ struct DirectOf {
 
 // W: the weight's type, T or float.
 template <class T, class W, class R, int kLanes, bool kFlipped>
-__global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_constant__ DirectOf<T, W> p) {
+__global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid_constant__ FwdDirectParams<T, W> params) {
   using S = Region<T, R, kLanes>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
-  const int channel = int(p.vectors.split(rest)) * kLanes, ox = int(p.tiles_x.split(rest)) * S::kX;
-  const int oy = int(p.tiles_y.split(rest)) * S::kY;
+  const int channel = int(params.vectors.split(rest)) * kLanes, ox = int(params.tiles_x.split(rest)) * S::kX;
+  const int oy = int(params.tiles_y.split(rest)) * S::kY;
   const int64_t image = rest;
-  if (image >= p.batch) return;
+  if (image >= params.batch) return;
   Access<W, kLanes> packed[kTaps];
 #pragma unroll
-  for (int i = 0; i < kTaps; ++i) packed[i] = reinterpret_cast<const Access<W, kLanes>*>(p.weight + channel * kTaps)[i];
+  for (int i = 0; i < kTaps; ++i) packed[i] = reinterpret_cast<const Access<W, kLanes>*>(params.weight + channel * kTaps)[i];
   A taps[kTaps][kLanes], sum[S::kY][S::kX][kLanes];
 #pragma unroll
   for (int k = 0; k < kTaps; ++k)
@@ -67,21 +67,21 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_con
     }
 #pragma unroll
   for (int v = 0; v < kLanes; ++v) {
-    const A bias = p.bias ? p.bias[channel + v] : A(0);
+    const A bias = params.bias ? params.bias[channel + v] : A(0);
 #pragma unroll
     for (int y = 0; y < S::kY; ++y)
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
   }
-  const int y0 = oy / R::kUp * R::kDown - p.top, x0 = ox / R::kUp * R::kDown - p.left, row_step = p.in_w * p.channels;
-  const T* const in = p.in + image * p.in_h * row_step + channel;
-  T* const out = p.out + ((image * p.out_h + oy) * p.out_w + ox) * p.channels + channel;
+  const int y0 = oy / R::kUp * R::kDown - params.top, x0 = ox / R::kUp * R::kDown - params.left, row_step = params.in_w * params.channels;
+  const T* const in = params.in + image * params.in_h * row_step + channel;
+  T* const out = params.out + ((image * params.out_h + oy) * params.out_w + ox) * params.channels + channel;
   Access<T, kLanes> rows[S::kAhead + 1][kColumns];
   // Not a function that takes a lambda: nvcc 12.4 made code of that which took up to 1.25 times as long.
 #pragma unroll
   for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
     if (coming < kRows)
-      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, p.in_h, p.in_w, p.channels, row_step);
+      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels, row_step);
     const int i = coming - S::kAhead;
     if (i < 0) continue;
     A row[kColumns][kLanes];
@@ -90,79 +90,70 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) direct(const __grid_con
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) {
       const bool complete = R::tap(i, y) >= 0 && (i + 1 == kRows || R::tap(i + 1, y) < 0);
-      if (!complete || oy + y >= p.out_h) continue;
+      if (!complete || oy + y >= params.out_h) continue;
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) {
         Vector<T, kLanes> value;
 #pragma unroll
         for (int v = 0; v < kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
-        if (ox + x < p.out_w) *reinterpret_cast<Vector<T, kLanes>*>(out + (y * p.out_w + x) * p.channels) = value;
+        if (ox + x < params.out_w) *reinterpret_cast<Vector<T, kLanes>*>(out + (y * params.out_w + x) * params.channels) = value;
       }
     }
   }
 }
 
 template <class T, class W, class R, int kLanes, bool kFlipped>
-bool launch(const Correlation& p, cudaStream_t stream) {
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
   using S = Region<T, R, kLanes>;
   const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
-  if ((p.x.pad - R::kPhase) % R::kUp != 0 || (p.y.pad - R::kPhase) % R::kUp != 0) return false;
-  const int64_t vectors = p.channels / kLanes, tiles_x = ceil_div(p.x.out, S::kX), tiles_y = ceil_div(p.y.out, S::kY);
-  if (p.channels % kLanes != 0 || misaligned(p.in, sizeof(Access<T, kLanes>)) ||
-      p.channels >= kMost / (R::kTaps * R::kTaps) || extent(p.y) * extent(p.x) > kMost / p.channels ||
-      p.batch > kMost / (vectors * tiles_x * tiles_y))
-    return false;
-  Tensor weight = *p.weight;
+  const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(problem.x.out, S::kX), tiles_y = ceil_div(problem.y.out, S::kY);
+  Tensor weight = *problem.weight;
   // Part of a larger tensor, then. kLanes taps are one access.
   if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
-    weight = new_like(*p.weight);
-    copy_strided("depthwise_conv2d", *p.weight, weight);
+    weight = new_like(*problem.weight);
+    copy_strided("depthwise_conv2d", *problem.weight, weight);
   }
-  DirectOf<T, W> q{};
-  q.weight = static_cast<const W*>(weight.data_ptr()), q.bias = Parameters<T>(p.bias);
-  q.in = static_cast<const T*>(p.in), q.out = static_cast<T*>(p.out);
-  q.in_w = int(p.x.in), q.in_h = int(p.y.in), q.out_w = int(p.x.out), q.out_h = int(p.y.out);
-  q.channels = int(p.channels), q.batch = int(p.batch);
-  q.left = int((p.x.pad - R::kPhase) / R::kUp), q.top = int((p.y.pad - R::kPhase) / R::kUp);
-  q.vectors = Divider<uint32_t>(vectors), q.tiles_x = Divider<uint32_t>(tiles_x);
-  q.tiles_y = Divider<uint32_t>(tiles_y);
-  direct<T, W, R, kLanes, kFlipped><<<blocks(p.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(q);
-  return true;
+  FwdDirectParams<T, W> params{};
+  params.weight = static_cast<const W*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
+  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.channels = int(problem.channels), params.batch = int(problem.batch);
+  params.left = int((problem.x.pad - R::kPhase) / R::kUp), params.top = int((problem.y.pad - R::kPhase) / R::kUp);
+  params.vectors = Divider<uint32_t>(vectors), params.tiles_x = Divider<uint32_t>(tiles_x);
+  params.tiles_y = Divider<uint32_t>(tiles_y);
+  fwd_direct<T, W, R, kLanes, kFlipped><<<blocks(problem.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(params);
 }
 
 template <class T, class W, int taps, int kLanes>
-bool launch(const Correlation& p, cudaStream_t stream) {
-  using R = Reach<1, 1, taps>;
-  const auto is = [&](int up, int down) {
-    return p.x.up == up && p.y.up == up && p.x.down == down && p.y.down == down;
-  };
-  if (is(1, 2)) return launch<T, W, Reach<1, 2, taps>, kLanes, false>(p, stream);
-  if (is(2, 1)) return launch<T, W, Reach<2, 1, taps>, kLanes, true>(p, stream);
+void launch_lanes(const ForwardProblem& problem, cudaStream_t stream) {
+  if (is_step(problem, 1, 2)) return launch<T, W, TapWindow<1, 2, taps>, kLanes, false>(problem, stream);
+  if (is_step(problem, 2, 1)) return launch<T, W, TapWindow<2, 1, taps>, kLanes, true>(problem, stream);
+  using R = TapWindow<1, 1, taps>;
   if constexpr (kLanes < channel_lanes(taps))
-    if (is(1, 1))
-      return p.flipped ? launch<T, W, R, kLanes, true>(p, stream) : launch<T, W, R, kLanes, false>(p, stream);
-  return false;
+    return problem.flipped ? launch<T, W, R, kLanes, true>(problem, stream)
+                           : launch<T, W, R, kLanes, false>(problem, stream);
+  fail_choice(Kernel::kFwdDirect);
 }
 
 template <class T, class W>
-bool launch(const Correlation& p, cudaStream_t stream) {
-  if (p.x.taps == 5) return launch<T, W, 5, 1>(p, stream);
-  return launch<T, W, 3, 4>(p, stream) || launch<T, W, 3, 2>(p, stream) || launch<T, W, 3, 1>(p, stream);
+void launch_weight(const ForwardProblem& problem, cudaStream_t stream) {
+  const int lanes = fwd_direct_lanes(problem);
+  if (problem.x.taps == 5) return launch_lanes<T, W, 5, 1>(problem, stream);
+  if (lanes == 4) return launch_lanes<T, W, 3, 4>(problem, stream);
+  if (lanes == 2) return launch_lanes<T, W, 3, 2>(problem, stream);
+  launch_lanes<T, W, 3, 1>(problem, stream);
 }
 
 }  // namespace
 
-bool launch_direct(const Correlation& p, ScalarType dtype, cudaStream_t stream) {
-  if ((p.x.taps != 3 && p.x.taps != 5) || p.y.taps != p.x.taps || p.x.dilation != 1 || p.y.dilation != 1 ||
-      !small(p.x) || !small(p.y))
-    return false;
-  bool done = false;
-  dispatch(dtype, [&](auto zero) {
+void launch_fwd_direct(const ForwardProblem& problem, cudaStream_t stream) {
+  dispatch_float(Kernel::kFwdDirect, problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (!std::is_same_v<T, double>)
-      done = p.weight->scalar_type() == ScalarType::Float ? launch<T, float>(p, stream) : launch<T, T>(p, stream);
+    if (problem.float32_weight)
+      launch_weight<T, float>(problem, stream);
+    else
+      launch_weight<T, T>(problem, stream);
   });
-  return done;
 }
 
 }  // namespace customops::cuda::depthwise

@@ -1,7 +1,7 @@
 // What the kernels of depthwise_conv2d have in common that read channels_last images straight from memory.
 #pragma once
 
-#include "depthwise_conv2d.cuh"
+#include "problem.cuh"
 
 namespace customops::cuda::depthwise {
 
@@ -13,9 +13,6 @@ template <class T, class Access>
 __device__ T part(const Access& access, int i) {
   return reinterpret_cast<const T*>(&access)[i];
 }
-
-// Samples under an axis, with some to spare: the product of two and the channels below kMost makes offsets int.
-inline int64_t extent(const Line& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; }
 
 // n pixels of row y of a channels_last image from column x on, zeros outside; each one access. row_step: w * channels,
 // which the caller multiplies, or it would be multiplied out for every row.

@@ -1,16 +1,10 @@
-// What the CUDA kernels of depthwise_conv2d compute. How they bring images into shared memory is in
-// depthwise_conv2d_load.cuh, how they share out the work in depthwise_conv2d_split.cuh.
-//
-// Forward and grad_input are one sum, a correlation of each plane with the taps of its channel,
-//   out[o] = bias + sum_k w[k] in[(o * down - pad + k * dilation) / up],  where up divides that, and a pixel is there;
-// grad_input exchanges up and down and flips the taps. grad_weight has the image in the place of `in`, the gradient in
-// the place of the taps, and sums over the batch.
+// What the CUDA kernels of depthwise_conv2d share: their arguments, parameters of two dtypes, and the geometry of the
+// kernels that are compiled for a number of taps. How they load images into shared memory is in copy_images.cuh, how
+// they share out the work in split_batch.cuh.
 #pragma once
 
-#include <numeric>
-
-#include "../depthwise_conv2d.h"
-#include "pointwise.cuh"
+#include "../pointwise.cuh"
+#include "choose.h"
 
 namespace customops::cuda {
 
@@ -20,12 +14,6 @@ void copy_strided(const char* op, const Tensor& from, Tensor& out);
 namespace depthwise {
 
 constexpr int kWarp = 32;
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 4;  // so that sums of a few don't overflow
-
-struct Line {
-  int64_t in, out, taps, up, down, pad, dilation;
-};
-
 // A weight or a bias: of the images' dtype, or float32 for 16-bit images, which is rounded to their dtype on reading.
 template <class T>
 struct Parameters {
@@ -51,39 +39,18 @@ struct Parameters {
   }
 };
 
-struct Correlation {
-  int64_t batch, channels;
-  Line y, x;
-  bool channels_last, flipped;
+struct ForwardProblem : Problem {
   const Tensor *weight, *bias;  // bias: null for none
   const void* in;
   void* out;
 };
 
-inline bool small(const Line& a) {
-  return std::max({a.in * a.up, a.out * a.down, a.taps * a.dilation, a.up, a.down, std::abs(a.pad)}) < kMost;
-}
-
-inline bool stride_1(const Line& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && small(a); }
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
-// Channels that a thread of `pixels` and `grad_pixels`, the kernels for channels_last images, takes.
-constexpr int channel_lanes(int64_t taps) { return taps == 3 ? 4 : (taps == 5 ? 2 : 1); }
-
-// Whether channels_last images are copied into planes: large kernels are bound by multiply-adds, so that this is cheap
-// beside them.
-inline bool worth_transposing(const Line& y, const Line& x) {
-  return stride_1(y) && stride_1(x) && y.taps * x.taps > 49;
-}
-
 // How `taps` taps lie over outputs from a multiple of up on, where pad = (taps - 1) / 2 modulo up. All is constant, and
 // so is which tap meets which pixel.
 template <int up, int down, int taps>
-struct Reach {
-  static constexpr int kUp = up, kDown = down, kTaps = taps, kSame = (taps - 1) / 2;
-  static constexpr int kPhase = kSame % up;
+struct TapWindow {
+  static constexpr int kUp = up, kDown = down, kTaps = taps, kCentre = (taps - 1) / 2;
+  static constexpr int kPhase = kCentre % up;
 
   // Input pixels under the windows of n outputs.
   __host__ __device__ static constexpr int span(int n) { return (taps - 1 - kPhase + (n - 1) * down) / up + 1; }
@@ -132,30 +99,57 @@ __device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[w
             for (int v = 0; v < lanes; ++v) sum[ky * R::kTaps + kx][v] += grad[y][x][v] * row[j + shift][v];
 }
 
-// grad_weight goes through partial sums, one a split of the batch, added up in their order: the result does not depend
-// on which block comes first.
-struct WeightGradient {
-  int64_t batch, channels;
-  Line y, x;  // of the forward pass
-  bool channels_last;
+// Wgrad goes through partial sums, one a split of the batch, added up in their order: the result does not depend on
+// which block comes first.
+struct WgradProblem : Problem {
   Tensor in, grad, out;
-
-  int64_t taps() const { return y.taps * x.taps; }
 };
 
-// Each returns false where it has no kernel for the case. `direct` and `pixels` take channels_last,
-// `mma_grad_weight` both, the others planes.
-bool launch_small(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool launch_small_grad_weight(const WeightGradient& p, cudaStream_t stream);
-bool launch_planes(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool launch_direct(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool launch_pixels(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool launch_large(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool launch_large_grad_weight(const WeightGradient& p, cudaStream_t stream);
-bool launch_direct_grad_weight(const WeightGradient& p, cudaStream_t stream);
-bool launch_mma(const Correlation& p, ScalarType dtype, cudaStream_t stream);
-bool launch_mma_grad_weight(const WeightGradient& p, cudaStream_t stream);
-bool has_tensor_cores();  // that the two can use
+// Each does what choose.h says that it takes.
+void launch_fwd_small(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_mma(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_planes(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_large(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_pixels(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_direct(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_rows(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_sliding(const ForwardProblem& problem, cudaStream_t stream);
+void launch_wgrad_small(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_mma_planes(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_planes(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_pixels(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_large(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_rows(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_sliding(const WgradProblem& problem, cudaStream_t stream);
+
+// Where a launcher finds that choose.h was wrong.
+[[noreturn]] inline void fail_choice(Kernel kernel) {
+  fail("depthwise_conv2d: internal error: ", name_of(kernel), " was chosen and cannot run; please report it");
+}
+
+// In ../depthwise_conv2d.cu. The capability is that of the code that was loaded: below 80 the kernels for tensor cores
+// are empty, also where a newer GPU compiles such a PTX.
+Gpu current_gpu();
+
+// f(T()) for the dtypes of the kernels for certain sizes: all but float64.
+template <class F>
+void dispatch_float(Kernel kernel, ScalarType dtype, const F& f) {
+  dispatch(dtype, [&](auto zero) {
+    if constexpr (std::is_same_v<decltype(zero), double>)
+      fail_choice(kernel);
+    else
+      f(zero);
+  });
+}
+template <class F>
+void dispatch_16_bit(Kernel kernel, ScalarType dtype, const F& f) {
+  if (dtype == ScalarType::Half) return f(c10::Half());
+  if (dtype == ScalarType::BFloat16) return f(c10::BFloat16());
+  fail_choice(kernel);
+}
 
 }  // namespace depthwise
 }  // namespace customops::cuda

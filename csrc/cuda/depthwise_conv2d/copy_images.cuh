@@ -1,16 +1,13 @@
 // The way of images into shared memory: asynchronous copies, planned once for all images of a batch.
 #pragma once
 
-#include "depthwise_conv2d.cuh"
+#include "problem.cuh"
 
 namespace customops::cuda::depthwise {
 
-// A pixel's elements as far as one access takes them: 4, 2 or 1, whatever divides the rows and the base.
 template <class T>
 int row_vector(const void* base, int64_t width, int64_t also = 0) {
-  for (int v = 4; v > 1; v /= 2)
-    if (width % v == 0 && also % v == 0 && reinterpret_cast<uintptr_t>(base) % (v * sizeof(T)) == 0) return v;
-  return 1;
+  return int(row_vector(sizeof(T), alignment_of(base), width, also));
 }
 
 // Bytes that one access takes of runs that start at multiples of `first` and of `also` elements: 16 or fewer.
@@ -70,19 +67,19 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-// Goes through `images` images, with room for `stages` of them in shared memory: bring(stage) asks for the next one,
+// Goes through `images` images, with room for `stages` of them in shared memory: load(stage) asks for the next one,
 // use(stage) has the oldest. All threads of a block; what they wrote into shared memory before is there.
 template <class Bring, class Use>
-__device__ void for_images(int images, int stages, const Bring& bring, const Use& use) {
+__device__ void for_images(int images, int stages, const Bring& load, const Use& use) {
   __syncthreads();
   for (int s = 0; s + 1 < stages; ++s) {
-    if (s < images) bring(s);
+    if (s < images) load(s);
     commit_copies();
   }
   for (int n = 0, stage = 0; n < images; ++n) {
     if (stages > 1) wait_copies(stages - 2);
     __syncthreads();
-    if (n + stages - 1 < images) bring(stage == 0 ? stages - 1 : stage - 1);
+    if (n + stages - 1 < images) load(stage == 0 ? stages - 1 : stage - 1);
     commit_copies();
     if (stages == 1) {
       wait_copies(0);
@@ -95,18 +92,18 @@ __device__ void for_images(int images, int stages, const Bring& bring, const Use
 
 // What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop
 // over them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
-// place(i, to, from), with the number of a vector, and gives its offsets in elements.
+// source(i, to, from), with the number of a vector, and gives its offsets in elements.
 template <int kKept, class Place>
 struct Loads {
-  const Place place;
+  const Place source;
   const int all;
   int to[kKept], from[kKept];
 
-  __device__ Loads(const Place& place, int all) : place(place), all(all) {
+  __device__ Loads(const Place& source, int all) : source(source), all(all) {
 #pragma unroll
     for (int i = 0; i < kKept; ++i)
       if (const int at = threadIdx.x + i * blockDim.x; at < all)
-        place(at, to[i], from[i]);
+        source(at, to[i], from[i]);
       else
         from[i] = -1;
   }
@@ -141,7 +138,7 @@ struct Loads {
 #pragma unroll 1
     for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
       int to_rest, from_rest;
-      place(at, to_rest, from_rest);
+      source(at, to_rest, from_rest);
       if (from_rest < 0) continue;
       const unsigned shared = shared_address(patch + to_rest);
       if (kMostBytes == 16 && bytes == 16)
@@ -163,22 +160,22 @@ struct Quotient {
 
   __device__ explicit Quotient(int d) : divisor(d), inverse(1.0f / float(d)) {}
   __device__ int split(int& n) const {  // replaces n by n / d, returns n % d
-    int q = int(float(n) * inverse), r = n - q * divisor;
-    if (r < 0) q -= 1, r += divisor;
-    if (r >= divisor) q += 1, r -= divisor;
-    n = q;
+    int params = int(float(n) * inverse), r = n - params * divisor;
+    if (r < 0) params -= 1, r += divisor;
+    if (r >= divisor) params += 1, r -= divisor;
+    n = params;
     return r;
   }
 };
 
 // Part of some planes in shared memory: `rows` rows of `pitch` elements a plane, the first of them the pixel (y0, x0),
 // which may lie outside the image; what lies outside is left alone. `vector` elements divide everything along x.
-struct PlanesPlace {
+struct PlanesSource {
   static constexpr bool kPastL1 = false;  // rows that lie in one line of the cache are read by several copies
   int y0, x0, rows, pitch, h, w, y_lo, x_lo, vector;
   Quotient height, vectors;
 
-  __device__ PlanesPlace(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
+  __device__ PlanesSource(int y0, int x0, int rows, int columns, int pitch, int h, int w, int vector)
       : y0(y0),
         x0(x0),
         rows(rows),
@@ -199,17 +196,17 @@ struct PlanesPlace {
 };
 
 // Brings rows of whole planes, or all columns of some rows of one plane, into shared memory: a run in memory, so that a
-// thread's vectors lie at constant distances, and one copy is a handful of instructions. place() says where they go;
+// thread's vectors lie at constant distances, and one copy is a handful of instructions. source() says where they go;
 // all threads of a block of kBlock. Does nothing below sm_80, where no kernel that uses it is launched.
 template <int kBlock, class T, class Place>
 struct Run {
   static constexpr int kKept = 8;
-  const Place& place;
-  int vectors, first;  // of this thread: the number of vectors, the place of the first in memory
+  const Place& source;
+  int vectors, first;  // of this thread: the number of vectors, the source of the first in memory
   unsigned to[kKept];
 
-  __device__ Run(const Place& place, int planes) : place(place) {
-    const PlanesPlace places = place();
+  __device__ Run(const Place& source, int planes) : source(source) {
+    const PlanesSource places = source();
     int unused;
     places(0, unused, first);
     first += int(threadIdx.x) * places.vector;
@@ -217,7 +214,7 @@ struct Run {
 #pragma unroll
     for (int i = 0; i < kKept; ++i) to[i] = place_of(places, i);
   }
-  __device__ static unsigned place_of(const PlanesPlace& places, int i) {
+  __device__ static unsigned place_of(const PlanesSource& places, int i) {
     int at, unused;
     places(threadIdx.x + i * kBlock, at, unused);
     return at * unsigned(sizeof(T));
@@ -231,7 +228,7 @@ struct Run {
 #pragma unroll
         for (int i = half; i < half + kKept / 2; ++i) copy<bytes>(i, patch + to[i], from + i * kBlock * bytes);
     if (kKept < vectors) {
-      const PlanesPlace places = place();
+      const PlanesSource places = source();
 #pragma unroll 1
       for (int i = kKept; i < vectors; ++i) copy<bytes>(i, patch + place_of(places, i), from + i * kBlock * bytes);
     }
@@ -274,7 +271,7 @@ struct PixelsTile {
   int64_t elements() const { return int64_t(rows) * columns * pixel; }
 };
 
-struct PixelsPlace {
+struct PixelsSource {
   static constexpr bool kPastL1 = true;
   const PixelsTile& tile;
   int y0, x0, h, w, channels, all_channels;  // channels: from this tile's first on

@@ -1,7 +1,7 @@
 // How depthwise_conv2d's work is shared out to the blocks of a grid, and the partial sums of grad_weight added up.
 #pragma once
 
-#include "depthwise_conv2d_load.cuh"
+#include "copy_images.cuh"
 
 namespace customops::cuda::depthwise {
 
@@ -47,7 +47,7 @@ std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t
 }
 
 // How a batch is shared out: a block goes through `images` of it, `stages` of which are in shared memory at a time.
-struct Split {
+struct BatchSplit {
   int images, stages;
 };
 
@@ -56,37 +56,28 @@ struct BlockNeeds {
   int64_t an_image;  // so many blocks for each image
   int64_t threads, registers, stage_bytes, other_bytes;
   bool past_l1 = false;
-  int64_t most_images = kMost;  // of a split; at least the 65535th part of the batch
+  int64_t most_images = kMaxIndex;  // of a split; at least the 65535th part of the batch
 };
-
-struct Gpu {
-  int64_t multiprocessors, shared, stages;  // bytes of a multiprocessor's shared memory; most stages
-};
-constexpr Gpu kH200{132, 228 << 10, kMostStages};
-
-inline Gpu gpu() {
-  // Below sm_80 copies are not asynchronous, so that more stages gain nothing.
-  return {device_attribute<cudaDevAttrMultiProcessorCount>(),
-          device_attribute<cudaDevAttrMaxSharedMemoryPerMultiprocessor>(),
-          device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 8 ? kMostStages : 2};
-}
 
 // Time is modelled as (waves of blocks + an idle end) * (images of a block + what its start costs, in images), where
 // `start` bytes take as long as a block's start, and `image_bytes` are read and written for an image. The numbers fit
 // times measured on an H200: what is chosen makes up to 1.3 times the speed.
-inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_bytes, const Gpu& gpu, double start) {
+inline BatchSplit split_batch(int64_t batch, const BlockNeeds& block, int64_t image_bytes, const Gpu& gpu,
+                              double start) {
+  // Below sm_80 copies are not asynchronous, so that more stages gain nothing.
+  const int64_t most_stages = gpu.capability >= 80 ? kMostStages : 2;
   constexpr int64_t kUnderWay = 40 << 10;  // bytes on their way into a multiprocessor that hide the memory's latency
   constexpr double kIdleEnd = 0.1, kLastWave = 0.4;  // of a wave; what the last one takes however small it is
   const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
   const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
-  const int64_t shared = block.past_l1 ? gpu.shared : gpu.shared / 8 * 7;  // the rest of it is the L1 cache
+  const int64_t shared = block.past_l1 ? gpu.shared_a_multiprocessor : gpu.shared_a_multiprocessor / 8 * 7;  // the rest of it is the L1 cache
   // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
   int64_t stages = 1;
-  while (stages < gpu.stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
+  while (stages < most_stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
          by_registers * bytes(stages + 1) <= shared)
     ++stages;
   // Few blocks lose less at their start, many leave less of the GPU idle in the end.
-  const int64_t by_shared = (gpu.shared - (2 << 10)) / bytes(stages);
+  const int64_t by_shared = (gpu.shared_a_multiprocessor - (2 << 10)) / bytes(stages);
   const int64_t at_once = gpu.multiprocessors * std::clamp<int64_t>(by_shared, 1, by_registers);
   const double start_images = start * double(block.an_image) / double(image_bytes);
   const int64_t fewest = ceil_div(batch, block.most_images), most = std::min<int64_t>(batch, 65535);
@@ -103,15 +94,15 @@ inline Split split_batch(int64_t batch, const BlockNeeds& block, int64_t image_b
   return {int(images), int(std::min(stages, images))};
 }
 
-inline Split split_batch(const Correlation& p, int64_t element_bytes, const BlockNeeds& block) {
-  const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
-  return split_batch(p.batch, block, bytes, gpu(), 40e3);
+inline BatchSplit split_batch(const ForwardProblem& problem, int64_t element_bytes, const BlockNeeds& block) {
+  const int64_t bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
+  return split_batch(problem.batch, block, bytes, current_gpu(), 40e3);
 }
 
 // Sums depend on how the batch is split: always as an H200 likes it, so that they depend on shapes alone.
-inline Split split_batch(const WeightGradient& p, int64_t element_bytes, const BlockNeeds& block) {
-  const int64_t bytes = (p.y.in * p.x.in + p.y.out * p.x.out) * p.channels * element_bytes;
-  return split_batch(p.batch, block, bytes, kH200, 130e3);
+inline BatchSplit split_batch(const WgradProblem& problem, int64_t element_bytes, const BlockNeeds& block) {
+  const int64_t bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
+  return split_batch(problem.batch, block, bytes, kH200, 130e3);
 }
 
 // Lets a block have more shared memory than it gets without asking; false where the GPU has less. Always as much as
@@ -123,16 +114,16 @@ bool allow_shared(int64_t bytes) {
            const int most = device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
            if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess)
              return most;
-           cudaGetLastError();  // not launch()'s business: another kernel will do
+           cudaGetLastError();  // the caller fails with the op's name
            return 0;
          });
 }
 
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
 template <class T>
-Tensor partial_sums(const WeightGradient& p, int64_t splits) {
-  const int64_t n = splits * p.channels * p.taps() * int64_t(sizeof(acc_t<T>) / sizeof(T)), one = 1;
-  return empty_strided(p.in, {&n, 1}, {&one, 1});
+Tensor partial_sums(const WgradProblem& problem, int64_t splits) {
+  const int64_t n = splits * problem.channels * problem.taps() * int64_t(sizeof(acc_t<T>) / sizeof(T)), one = 1;
+  return empty_strided(problem.in, {&n, 1}, {&one, 1});
 }
 
 // 2^log_sums sums a block, each by as many threads as that leaves. O: T or float.
@@ -161,8 +152,8 @@ __global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out,
 }
 
 template <class T>
-void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t splits, cudaStream_t stream) {
-  const int64_t n = p.channels * p.taps();
+void launch_add_splits(const WgradProblem& problem, const Tensor& partial, int64_t splits, cudaStream_t stream) {
+  const int64_t n = problem.channels * problem.taps();
   int log_sums = 8;  // kThreads sums, unless a thread would add up more than 8 splits
   while (log_sums > 3 && (splits << log_sums) > 8 * kThreads) --log_sums;
   const auto launch = [&](auto* out) {
@@ -170,8 +161,44 @@ void launch_add_splits(const WeightGradient& p, const Tensor& partial, int64_t s
                                                                   n, int(splits), log_sums);
   };
   if constexpr (sizeof(T) == 2)
-    if (p.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(p.out.data_ptr()));
-  launch(static_cast<T*>(p.out.data_ptr()));
+    if (problem.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(problem.out.data_ptr()));
+  launch(static_cast<T*>(problem.out.data_ptr()));
 }
+
+// Where a block of wgrad writes its sums: partial sums of its split, or the gradient itself if there is one split.
+template <class T>
+struct WgradResult {
+  acc_t<T>* partial;  // (splits, channels, taps), or none
+  void* out;          // of T, or float
+  bool float32;
+
+  __device__ void write(int64_t split, int64_t sums, int64_t i, acc_t<T> total) const {
+    if (partial != nullptr)
+      partial[split * sums + i] = total;
+    else if (sizeof(T) == 2 && float32)
+      static_cast<float*>(out)[i] = float(total);
+    else
+      static_cast<T*>(out)[i] = narrow<T>(total);
+  }
+};
+
+template <class T>
+class WgradPartialSums {
+ public:
+  WgradPartialSums(const WgradProblem& problem, int64_t splits) : splits_(splits) {
+    if (splits > 1) partial_ = partial_sums<T>(problem, splits);
+    result_ = {splits > 1 ? static_cast<acc_t<T>*>(partial_.data_ptr()) : nullptr, problem.out.data_ptr(),
+               problem.out.scalar_type() == ScalarType::Float};
+  }
+  WgradResult<T> result() const { return result_; }
+  void finish(const WgradProblem& problem, cudaStream_t stream) const {
+    if (splits_ > 1) launch_add_splits<T>(problem, partial_, splits_, stream);
+  }
+
+ private:
+  int64_t splits_;
+  Tensor partial_;
+  WgradResult<T> result_;
+};
 
 }  // namespace customops::cuda::depthwise

@@ -11,9 +11,9 @@
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
 #pragma once
 
-#include "depthwise_conv2d_load.cuh"
-#include "depthwise_conv2d_split.cuh"
-#include "matrices.cuh"
+#include "copy_images.cuh"
+#include "split_batch.cuh"
+#include "../matrices.cuh"
 
 namespace customops::cuda::depthwise {
 
@@ -23,7 +23,7 @@ constexpr int kColumns = 8, kRows = 16;
 constexpr int kMostSteps = 1024;
 
 template <class T>
-struct GradMmaOf {
+struct WgradMmaParams {
   const T *in, *grad;
   float* partial;
   int in_h, in_w, out_h, out_w, pad_h, pad_w, shift;
@@ -36,7 +36,7 @@ struct GradMmaOf {
 // In shared memory, row r of the image and row k of the taps meet row r / kDown - k / kDown + kShifts - 1 of the
 // gradient, if kDown divides r - k.
 template <int down, int taps>
-struct GradMmaTile {
+struct WgradMmaTile {
   static constexpr int kDown = down, kTaps = taps;
   static constexpr int kLoads = ((taps + down - 1) / down + 1) / 2;  // of the gradient, with two shifts each
   static constexpr int kShifts = 2 * kLoads;
@@ -47,7 +47,7 @@ struct GradMmaTile {
 
 // Where a lane reads its rows of the matrices, in elements from the first row and column of a patch.
 template <class S>
-struct LanePlace {
+struct LaneOffsets {
   int lane = threadIdx.x % kWarp;
   int in_row = S::kDown == 1 ? lane / 16 * 8 + lane % 8 : lane % 8 * 2;
   int in_column = (S::kDown == 1 ? lane / 8 % 2 : lane / 8) * kColumns;
@@ -111,19 +111,19 @@ __device__ void add_diagonals(const float (&sum)[S::kTaps][S::kDown][4], int shi
 // The sum of tap k over columns x0 to x1 of the gradient and rows y0 to y1 of the image, by a warp: slow, and exact
 // where there are infinities. `in` and `grad` are a channel's; `pixel` elements from one pixel to the next.
 template <class T, class S>
-__device__ float tap_by_tap(const GradMmaOf<T>& p, const T* in, const T* grad, int pixel, int k, int x0, int x1, int y0,
+__device__ float tap_by_tap(const WgradMmaParams<T>& params, const T* in, const T* grad, int pixel, int k, int x0, int x1, int y0,
                             int y1) {
-  const int begin = int(blockIdx.y) * p.images_a_split, end = min(p.batch, begin + p.images_a_split);
-  const int64_t in_image = int64_t(p.channels) * p.in_h * p.in_w, out_image = int64_t(p.channels) * p.out_h * p.out_w;
+  const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const int ky = k / S::kTaps, kx = k % S::kTaps, width = x1 - x0;
   float total = 0;
   for (int n = begin; n < end; ++n) {
-    for (int o = threadIdx.x % kWarp; o < p.out_h * width; o += kWarp) {
-      const int oy = o / width, ox = x0 + o % width, iy = oy * S::kDown + ky - p.pad_h,
-                ix = ox * S::kDown + kx - p.pad_w;
-      if (iy >= y0 && iy < y1 && ix >= 0 && ix < p.in_w)
-        total += widen(grad[n * out_image + int64_t(oy * p.out_w + ox) * pixel]) *
-                 widen(in[n * in_image + int64_t(iy * p.in_w + ix) * pixel]);
+    for (int o = threadIdx.x % kWarp; o < params.out_h * width; o += kWarp) {
+      const int oy = o / width, ox = x0 + o % width, iy = oy * S::kDown + ky - params.pad_h,
+                ix = ox * S::kDown + kx - params.pad_w;
+      if (iy >= y0 && iy < y1 && ix >= 0 && ix < params.in_w)
+        total += widen(grad[n * out_image + int64_t(oy * params.out_w + ox) * pixel]) *
+                 widen(in[n * in_image + int64_t(iy * params.in_w + ix) * pixel]);
     }
     if (__any_sync(0xffffffff, isnan(total))) return NAN;  // and stays it
   }
@@ -149,25 +149,25 @@ __device__ void write_sums(float* out, int n, const Total& total, const Again& a
 
 // The image starts at a multiple of `vector` columns.
 template <class S, class T>
-void describe(const WeightGradient& p, int64_t vector, GradMmaOf<T>& q) {
-  q.in = static_cast<const T*>(p.in.data_ptr()), q.grad = static_cast<const T*>(p.grad.data_ptr());
-  q.in_h = int(p.y.in), q.in_w = int(p.x.in), q.out_h = int(p.y.out), q.out_w = int(p.x.out);
-  q.pad_h = int(p.y.pad), q.pad_w = int(p.x.pad), q.channels = int(p.channels), q.batch = int(p.batch);
-  q.left = int(round_up(p.x.pad, vector)), q.shift = q.left - q.pad_w;
-  q.top = int(p.y.pad % S::kDown), q.grad_top = int(S::kShifts - 1 - p.y.pad / S::kDown);
+void describe(const WgradProblem& problem, int64_t vector, WgradMmaParams<T>& params) {
+  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out), params.out_w = int(problem.x.out);
+  params.pad_h = int(problem.y.pad), params.pad_w = int(problem.x.pad), params.channels = int(problem.channels), params.batch = int(problem.batch);
+  params.left = int(round_up(problem.x.pad, vector)), params.shift = params.left - params.pad_w;
+  params.top = int(problem.y.pad % S::kDown), params.grad_top = int(S::kShifts - 1 - problem.y.pad / S::kDown);
 }
 
 // A patch: how many times kRows rows of the gradient, and `steps` times eight of its columns.
 template <class S, class T>
-void set_patch(int64_t times, GradMmaOf<T>& q) {
-  const int groups = q.steps * S::kDown + S::kGroups - S::kDown;
-  q.pitch = (groups | 1) * kColumns, q.grad_pitch = (q.steps | 1) * kColumns;  // no two rows of a matrix in one bank
-  q.rows = int(times) * kRows * S::kDown, q.grad_rows = int(times) * kRows + S::kShifts - 1;
+void set_patch(int64_t times, WgradMmaParams<T>& params) {
+  const int groups = params.steps * S::kDown + S::kGroups - S::kDown;
+  params.pitch = (groups | 1) * kColumns, params.grad_pitch = (params.steps | 1) * kColumns;  // no two rows of a matrix in one bank
+  params.rows = int(times) * kRows * S::kDown, params.grad_rows = int(times) * kRows + S::kShifts - 1;
 }
 
 template <class S, class T>
-int64_t patch_rows(const GradMmaOf<T>& q) {
-  return ceil_div(q.in_h + q.top, kRows * S::kDown);
+int64_t patch_rows(const WgradMmaParams<T>& params) {
+  return ceil_div(params.in_h + params.top, kRows * S::kDown);
 }
 
 template <class S>
@@ -176,30 +176,19 @@ constexpr int64_t sums_bytes(int64_t planes, int64_t warps) {
 }
 
 // So many images of a split keep its sums at kMostSteps; 0 where one has more, or splits would be more than a grid has.
-inline int64_t most_images(const WeightGradient& p, int64_t steps_an_image) {
+inline int64_t most_images(const WgradProblem& problem, int64_t steps_an_image) {
   const int64_t images = kMostSteps / steps_an_image;
-  return images > 0 && ceil_div(p.batch, images) <= 65535 ? images : 0;
+  return images > 0 && ceil_div(problem.batch, images) <= 65535 ? images : 0;
 }
 
-// launch(T(), GradMmaTile()) for what the images and the taps are, or false where there is no kernel.
+// launch(T(), WgradMmaTile()) for what the images and the taps are.
 template <class Launch>
-bool launch_for(const WeightGradient& p, const Launch& launch) {
-  // Less padding behind the images than taps: then a patch has all rows of the gradient.
-  const auto fits = [](const Line& a) {
-    return a.down <= 2 && a.dilation == 1 && a.pad >= 0 && a.pad < a.taps && (a.out - 1) * a.down < a.in + a.pad &&
-           small(a);
-  };
-  if (!fits(p.x) || !fits(p.y) || p.x.down != p.y.down || p.x.taps != p.y.taps || !has_tensor_cores()) return false;
-  const auto taps = [&](auto zero) {
-    if (p.x.taps == 7) return p.x.down == 1 ? launch(zero, GradMmaTile<1, 7>()) : launch(zero, GradMmaTile<2, 7>());
-    return p.x.taps == 5 && p.x.down == 1 && launch(zero, GradMmaTile<1, 5>());
-  };
-  if (p.in.scalar_type() == ScalarType::Half) return taps(c10::Half());
-  if (p.in.scalar_type() == ScalarType::BFloat16) return taps(c10::BFloat16());
-  return false;
+void dispatch_tile(Kernel kernel, const WgradProblem& problem, const Launch& launch) {
+  dispatch_16_bit(kernel, problem.dtype, [&](auto zero) {
+    if (problem.x.taps == 5) return launch(zero, WgradMmaTile<1, 5>());
+    if (problem.x.down == 1) return launch(zero, WgradMmaTile<1, 7>());
+    launch(zero, WgradMmaTile<2, 7>());
+  });
 }
-
-// In depthwise_conv2d_grad_mma_pixels.cu.
-bool launch_mma_grad_weight_channels_last(const WeightGradient& p, cudaStream_t stream);
 
 }  // namespace customops::cuda::depthwise

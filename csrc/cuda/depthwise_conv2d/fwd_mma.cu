@@ -1,0 +1,282 @@
+// depthwise_conv2d, forward and grad_input, for contiguous float16 and bfloat16 images at stride 1, on tensor cores.
+//
+// For one channel and one row of taps, outputs are a matrix product: 16 rows of the image, kBlocks * 8 pixels wide,
+// times a matrix whose column n holds the taps from row n + shift on, and zeros around them. Eight outputs a product,
+// one product a row of taps; sums stay in float32. From 5x5 taps on this is faster than multiply-adds, although more
+// than half of the second matrix is zeros there.
+//
+// A block keeps the taps of its channels, twice, the second time moved by one, so that a pair of taps is one aligned
+// word; it goes through the batch, bringing the next images into shared memory while it computes. A warp computes 16
+// rows by kTiles * 8 columns.
+//
+// Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.
+#include "copy_images.cuh"
+#include "split_batch.cuh"
+#include "../matrices.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kWarps = 8, kBlock = kWarps * kWarp, kRows = 16, kColumns = 8;
+
+template <class T>
+struct FwdMmaParams {
+  Parameters<T> weight, bias;
+  const T* in;
+  T* out;
+  int in_h, in_w, out_h, out_w, taps_h, taps_w, top, left, shift;  // left = pad + shift
+  int pitch, rows, planes, channels, batch, images_a_split, stages, units_x, units_y, load_bytes, store_bytes;
+  int patch_elements, staged_pitch, staged_at, taps_at, bytes;
+  bool flipped, whole_rows;  // whole_rows: a warp's outputs are as wide as the image
+  Divider<uint32_t> blocks_x, blocks_y;
+};
+
+// kTaps: rows of taps, whose matrices then stay in registers, as far as there is room, or 0 for any number of them.
+template <class T, int kBlocks, int kTiles, int kTaps>
+__global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) fwd_mma(const __grid_constant__ FwdMmaParams<T> params) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int kAll = kTiles + kBlocks - 1, kTapPitch = (kBlocks + 1) * kColumns;
+  constexpr int kKept = kTiles == 2 && kTaps > 4 ? 4 : kTaps;  // nvcc 12.4 spills all seven, in 80 registers
+  extern __shared__ __align__(kAccess) char shared[];
+  T* const patches = reinterpret_cast<T*>(shared);
+  T* const taps = reinterpret_cast<T*>(shared + params.taps_at);
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, group = lane / 4, pair = lane % 4 * 2;
+  clear(shared, params.bytes);
+  uint32_t rest = blockIdx.x;
+  const int bx = int(params.blocks_x.split(rest)) * params.units_x * kTiles * kColumns;
+  const int by = int(params.blocks_y.split(rest)) * params.units_y * kRows;
+  const int channel = int(rest) * params.planes, count = min(params.planes, params.channels - channel);
+  const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
+  __syncthreads();
+  const int all_taps = params.taps_h * params.taps_w;
+  for (int i = threadIdx.x; i < count * all_taps; i += blockDim.x) {
+    const int plane = i / all_taps, k = i % all_taps, y = k / params.taps_w, x = k % params.taps_w;
+    const T tap = params.weight.narrowed(int64_t(channel + plane) * all_taps + (params.flipped ? all_taps - 1 - k : k));
+    T* const row = taps + (plane * params.taps_h + y) * 2 * kTapPitch + x + kColumns - 1 + params.shift;
+    row[0] = tap;
+    row[kTapPitch - 1] = tap;
+  }
+
+  const auto source = [&] {
+    return PlanesSource(by - params.top, bx - params.left, params.rows, params.pitch, params.pitch, params.in_h, params.in_w,
+                       params.load_bytes / int(sizeof(T)));
+  };
+  constexpr bool kWhole = kTiles == 2;  // the width of the images
+  using Way = std::conditional_t<kWhole, Run<kBlock, T, decltype(source)>, Loads<8, PlanesSource>>;
+  const Way loads = [&] {
+    if constexpr (kWhole)
+      return Way(source, count);
+    else
+      return Way(source(), source().all(count));
+  }();
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w;
+  if constexpr (kWhole) in += loads.first;
+
+  // A warp has one share of the block's outputs, the same in every image.
+  const int units = params.units_x * params.units_y, plane = warp / units, uy = warp % units / params.units_x,
+            ux = warp % units % params.units_x;
+  const int oy = by + uy * kRows, ox = bx + ux * kTiles * kColumns;
+  const bool busy = plane < count && oy < params.out_h && ox < params.out_w;
+  const int width = min(kTiles * kColumns, params.out_w - ox), height = min(kRows, params.out_h - oy);
+  const int tiles = (width + kColumns - 1) / kColumns;
+  const int patch = (plane * params.rows + uy * kRows) * params.pitch + ux * kTiles * kColumns;
+  const unsigned matrices = shared_address(patches + patch + lane % 16 * params.pitch + lane / 16 * kColumns);
+  const float bias = busy && params.bias ? params.bias[channel + plane] : 0.0f;
+  T* out = params.out + (int64_t(begin) * params.channels + channel + plane) * params.out_h * params.out_w + int64_t(oy) * params.out_w + ox;
+  T* const staged = reinterpret_cast<T*>(shared + params.staged_at) + warp * kRows * params.staged_pitch;
+  const int first_pair = pair - group + kColumns - 1;
+  const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * params.taps_h * 2 * kTapPitch) +
+                                first_pair / 2 + first_pair % 2 * (kTapPitch / 2);
+  const int first = max(0, params.top - oy - (kRows - 1)), last = min(params.taps_h, params.in_h + params.top - oy);
+  __syncthreads();
+  const auto load_taps = [&](int ky, uint32_t (&b)[kBlocks]) {
+#pragma unroll
+    for (int j = 0; j < kBlocks; ++j) b[j] = pairs[ky * kTapPitch + j * (kColumns / 2)];
+  };
+  uint32_t kept[kKept + 1][kBlocks];
+  if (kKept > 0 && busy)
+#pragma unroll
+    for (int ky = 0; ky < kKept; ++ky) load_taps(ky, kept[ky]);
+
+  const auto load = [&](int stage) {
+    T* const patch = patches + stage * params.patch_elements;
+    if constexpr (kWhole)
+      loads.issue(params.load_bytes / int(sizeof(T)), shared_address(patch), in);
+    else
+      loads.template issue_bytes<8>(params.load_bytes, patch, in);
+    in += in_image;
+  };
+  const auto compute = [&](int stage) {
+    if (busy) {
+      float sum[kTiles][4];
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[t][i] = bias;
+      const auto add = [&](unsigned row, const uint32_t (&b)[kBlocks]) {
+        uint32_t a[kAll + 1][2];
+#pragma unroll
+        for (int j = 0; j < kAll; j += 2) {
+          uint32_t four[4];
+          load_matrices(four, row + j * kColumns * unsigned(sizeof(T)));
+          a[j][0] = four[0], a[j][1] = four[1], a[j + 1][0] = four[2], a[j + 1][1] = four[3];
+        }
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+          if (t > 0 && t >= tiles) break;
+#pragma unroll
+          for (int j = 0; j + 1 < kBlocks; j += 2) multiply_16<T>(sum[t], a[t + j], b + j);
+          if constexpr (kBlocks % 2 == 1) multiply_8<T>(sum[t], a[t + kBlocks - 1], b + kBlocks - 1);
+        }
+      };
+      const unsigned row = matrices + stage * params.patch_elements * unsigned(sizeof(T));
+      if constexpr (kTaps > 0) {
+#pragma unroll
+        for (int ky = 0; ky < kTaps; ++ky) {
+          if (ky >= kKept) load_taps(ky, kept[kKept]);
+          add(row + ky * params.pitch * unsigned(sizeof(T)), kept[min(ky, kKept)]);
+        }
+      } else {
+#pragma unroll 1
+        for (int ky = first; ky < last; ++ky) {
+          load_taps(ky, kept[0]);
+          add(row + ky * params.pitch * unsigned(sizeof(T)), kept[0]);
+        }
+      }
+      float finite = 0;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) finite = fmaf(sum[t][i], 0.0f, finite);
+      __syncwarp();
+      if (!__any_sync(0xffffffff, finite != 0.0f)) {
+        T* const to = staged + group * params.staged_pitch + pair;
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            T* const two = to + half * 8 * params.staged_pitch + t * kColumns;
+            const T a = narrow<T>(sum[t][half * 2]), b = narrow<T>(sum[t][half * 2 + 1]);
+            if (params.staged_pitch % 2 == 0) {
+              if (t * kColumns + pair < width) *reinterpret_cast<Vector<T, 2>*>(two) = Vector<T, 2>{a, b};
+            } else {
+              if (t * kColumns + pair < width) two[0] = a;
+              if (t * kColumns + pair + 1 < width) two[1] = b;
+            }
+          }
+      } else {
+        const T* const from = patches + stage * params.patch_elements + patch + params.shift;
+        for (int i = lane; i < height * width; i += kWarp) {
+          const int y = i / width, x = i % width;
+          float total = bias;
+          for (int ky = 0; ky < params.taps_h; ++ky)
+            for (int kx = 0; kx < params.taps_w; ++kx)
+              if (unsigned(oy + y + ky - params.top) < unsigned(params.in_h))
+                if (unsigned(ox + x + kx + params.shift - params.left) < unsigned(params.in_w))
+                  total += widen(from[(y + ky) * params.pitch + x + kx]) *
+                           widen(taps[(plane * params.taps_h + ky) * 2 * kTapPitch + kx + kColumns - 1 + params.shift]);
+          staged[y * params.staged_pitch + x] = narrow<T>(total);
+        }
+      }
+      __syncwarp();
+      if (kWhole && params.store_bytes >= 8) {  // of 14x14 images, store_run would take 1.07 times the kernel's time
+#pragma unroll
+        for (int i = lane; i < kRows * kTiles * kColumns / 4; i += kWarp)
+          if (i * 4 < height * width) reinterpret_cast<Bits<8>*>(out)[i] = reinterpret_cast<const Bits<8>*>(staged)[i];
+      } else if (params.whole_rows) {
+        store_run(out, staged, height * width, params.store_bytes, lane, kWarp);
+      } else {  // eight lanes a row: rows are 112 bytes, or the last of a wide image
+        for (int y = lane / 8; y < height; y += kWarp / 8)
+          store_run(out + int64_t(y) * params.out_w, staged + y * params.staged_pitch, width, params.store_bytes, lane % 8, 8);
+      }
+    }
+    out += out_image;
+  };
+  for_images(end - begin, params.stages, load, compute);
+#endif
+}
+
+template <class T, int kBlocks, int kTiles, int kTaps>
+void launch(const ForwardProblem& problem, int vector, int shift, cudaStream_t stream) {
+  FwdMmaParams<T> params{};
+  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out), params.out_w = int(problem.x.out);
+  params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps), params.top = int(problem.y.pad), params.left = int(problem.x.pad) + shift;
+  params.shift = shift, params.load_bytes = vector * int(sizeof(T)), params.channels = int(problem.channels), params.batch = int(problem.batch);
+  params.flipped = problem.flipped;
+  const int64_t all_x = ceil_div(problem.x.out, kTiles * kColumns), all_y = ceil_div(problem.y.out, kRows);
+  params.units_x = int(std::min<int64_t>(all_x, 2));
+  params.units_y = int(std::min<int64_t>(all_y, kWarps / params.units_x));
+  params.units_y = int(ceil_div(all_y, ceil_div(all_y, params.units_y)));
+  params.planes = params.units_x == all_x && params.units_y == all_y
+                 ? int(std::min<int64_t>(kWarps / (params.units_x * params.units_y), problem.channels))
+                 : 1;
+  params.stages = 2;
+  const auto too_large = [&] {
+    params.whole_rows = params.units_x == 1 && all_x == 1;
+    params.staged_pitch = params.whole_rows ? params.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
+    params.pitch = ((params.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
+    params.rows = params.units_y * kRows + params.taps_h - 1;
+    params.patch_elements =
+        params.planes * params.rows * params.pitch + kColumns;  // matrices are read in pairs, the last beyond the last row
+    params.staged_at = int(params.stages * params.patch_elements * sizeof(T));
+    params.taps_at =
+        params.staged_at + int(round_up(params.planes * params.units_x * params.units_y * kRows * params.staged_pitch * sizeof(T), kAccess));
+    params.bytes = params.taps_at + int(params.planes * problem.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
+    return params.bytes > 64 << 10;
+  };
+  while (too_large() && params.planes > 1) params.planes = (params.planes + 1) / 2;
+  while (too_large() && params.units_y > 1) params.units_y = (params.units_y + 1) / 2;
+  while (too_large() && params.units_x > 1) params.units_x = 1;
+  const int64_t blocks_x = ceil_div(all_x, params.units_x), blocks_y = ceil_div(all_y, params.units_y);
+  const int64_t groups = ceil_div(problem.channels, params.planes), an_image = groups * blocks_x * blocks_y;
+  if (!allow_shared<fwd_mma<T, kBlocks, kTiles, kTaps>>(params.bytes)) fail_choice(Kernel::kFwdMma);
+  const unsigned threads = kTiles == 2 ? kBlock : unsigned(params.planes * params.units_x * params.units_y) * kWarp;
+  const int64_t stage = params.patch_elements * int64_t(sizeof(T));
+  const BatchSplit split =
+      split_batch(problem, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, params.bytes - params.stages * stage});
+  params.images_a_split = split.images, params.stages = split.stages;
+  while ((too_large() || !allow_shared<fwd_mma<T, kBlocks, kTiles, kTaps>>(params.bytes)) && params.stages > 1) --params.stages;
+  // A warp's outputs start at multiples of a plane and of kRows rows, a multiple of 16 bytes for any width, or of a
+  // row.
+  params.store_bytes = run_bytes<T>(params.out, params.whole_rows ? problem.y.out * problem.x.out : problem.x.out, 0);
+  params.blocks_x = Divider<uint32_t>(blocks_x), params.blocks_y = Divider<uint32_t>(blocks_y);
+  const dim3 grid(unsigned(an_image), unsigned(ceil_div(problem.batch, params.images_a_split)));
+  fwd_mma<T, kBlocks, kTiles, kTaps><<<grid, threads, params.bytes, stream>>>(params);
+}
+
+template <class T, int kBlocks, int kTaps>
+void launch(const ForwardProblem& problem, int vector, int shift, cudaStream_t stream) {
+  const bool whole = problem.x.out <= 2 * kColumns && problem.x.in + problem.x.pad + shift <= (kBlocks + 1) * kColumns &&
+                     problem.y.in + problem.y.pad < problem.y.out + problem.y.taps;
+  if (whole)
+    launch<T, kBlocks, 2, kTaps>(problem, vector, shift, stream);
+  else
+    launch<T, kBlocks, 7, kTaps>(problem, vector, shift, stream);
+}
+
+template <class T>
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
+  // Images start at a vector, as far as their width lets them.
+  const int vector = row_vector<T>(problem.in, problem.x.in);
+  const int shift = int(round_up(problem.x.pad, vector) - problem.x.pad);
+  switch (fwd_mma_blocks(problem)) {
+    case 2:
+      if (problem.y.taps == 5) return launch<T, 2, 5>(problem, vector, shift, stream);
+      return launch<T, 2, 7>(problem, vector, shift, stream);
+    case 3: return launch<T, 3, 0>(problem, vector, shift, stream);
+    case 5: return launch<T, 5, 0>(problem, vector, shift, stream);
+    case 9: return launch<T, 9, 0>(problem, vector, shift, stream);
+    default: fail_choice(Kernel::kFwdMma);
+  }
+}
+
+}  // namespace
+
+void launch_fwd_mma(const ForwardProblem& problem, cudaStream_t stream) {
+  dispatch_16_bit(Kernel::kFwdMma, problem.dtype, [&](auto zero) { launch<decltype(zero)>(problem, stream); });
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,259 @@
+// depthwise_conv2d, forward and dgrad, for any kernel, stride, dilation and dtype: what no kernel for certain sizes
+// takes. A thread computes kOutputs outputs whose windows overlap (sliding.cuh) and keeps the inputs under them in
+// registers, which slide along one axis, tap by tap. It reads straight from memory: neighbouring threads take
+// neighbouring columns of a contiguous image, which slides along y, or neighbouring channels of a channels_last image,
+// which slides along the axis with more taps, and the L1 cache holds what windows of neighbours share.
+#include "sliding.cuh"
+#include "split_batch.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+template <int kOutputs, int kVector, class T, class Int, class A>
+__device__ void store_group(const SlidingParams<T, Int>& params, T* out, Int group, Int cross,
+                            const A (&sum)[kOutputs][kVector]) {
+  const Int stride = params.slide.stride();
+  Int first = group * kOutputs;
+  if (stride > 1) first = group % stride + stride * kOutputs * (group / stride);
+  T* const to = out + cross * params.out_cross + first * params.out_slide;
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o) {
+    if (first + o * stride >= params.slide.out) continue;
+    Vector<T, kVector> value;
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) value.at[v] = narrow<T>(sum[o][v]);
+    *reinterpret_cast<Vector<T, kVector>*>(to + o * stride * params.out_slide) = value;
+  }
+}
+
+// Neighbouring outputs of a row, where each access is aligned and not cut by the right edge.
+template <int kOutputs, class T, class Int, class A>
+__device__ void store_row(const SlidingParams<T, Int>& params, T* out, Int group, Int cross,
+                          const A (&sum)[kOutputs][1]) {
+  constexpr int kAtOnce = kOutputs < int(kAccess / sizeof(T)) ? kOutputs : int(kAccess / sizeof(T));
+  T* const to = out + cross * params.out_cross + group * kOutputs;
+#pragma unroll
+  for (int i = 0; i < kOutputs; i += kAtOnce) {
+    if (group * kOutputs + i >= params.slide.out) continue;
+    Vector<T, kAtOnce> value;
+#pragma unroll
+    for (int v = 0; v < kAtOnce; ++v) value.at[v] = narrow<T>(sum[i + v][0]);
+    *reinterpret_cast<Vector<T, kAtOnce>*>(to + i) = value;
+  }
+}
+
+// How the threads of contiguous images are counted: columns or groups of them, then rows or groups of them, then planes.
+struct PlaneThreads {
+  Divider<uint32_t> columns, rows, channels;
+  uint32_t threads, first_channel;
+  bool along_x, whole;  // along_x: x slides; whole: store_row can store
+};
+
+template <class T, class Int, int kOutputs>
+__global__ void __launch_bounds__(kThreads)
+    sliding_planes(const __grid_constant__ SlidingParams<T, Int> params, const __grid_constant__ PlaneThreads count) {
+  using A = acc_t<T>;
+  uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
+  if (rest >= count.threads) return;
+  const Int column = Int(count.columns.split(rest)), row = Int(params.first_row + count.rows.split(rest));
+  const Int group = count.along_x ? column : row, cross = count.along_x ? row : column;
+  const int64_t plane = params.first_image + rest;
+  uint32_t image = rest + count.first_channel;
+  const uint32_t channel = count.channels.split(image);
+  A sum[kOutputs][1];
+  const A bias = params.bias ? params.bias[channel] : A(0);
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o) sum[o][0] = bias;
+  const int64_t from = int64_t(channel) * params.taps + (params.flipped ? params.taps - 1 : 0);
+  const Int sign = params.flipped ? -1 : 1;
+  params.weight.visit([&](const auto& element) {
+    sum_group<kOutputs, 1>(
+        params, params.in + plane * params.in_image, group, cross,
+        [&](Int k) { return Vector<A, 1>{{widen(T(element(from + sign * k)))}}; }, sum);
+  });
+  T* const out = params.out + plane * params.out_image;
+  if (kOutputs > 1 && count.whole)
+    store_row<kOutputs>(params, out, group, cross, sum);
+  else
+    store_group<kOutputs, 1>(params, out, group, cross, sum);
+}
+
+// How the threads of channels_last images are laid out: a block takes `chunk` vectors of channels and a run of items;
+// an item is a group of outputs. Items count along x within strips of columns, then along y, strips and images.
+struct PixelItems {
+  Divider<uint32_t> chunk, chunks, strip, rows, strips;
+  uint32_t items, items_a_block;
+  int members, columns;   // columns: all items along x
+  int64_t channels;
+  bool along_x;  // x slides
+};
+
+// Channels_last images. The block's taps are in shared memory, (taps, channels).
+template <class T, class Int, int kOutputs, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    sliding_pixels(const __grid_constant__ SlidingParams<T, Int> params, const __grid_constant__ PixelItems items) {
+  using A = acc_t<T>;
+  extern __shared__ __align__(kAccess) char shared[];
+  A* const taps = reinterpret_cast<A*>(shared);
+  const int chunk = int(items.chunk.divisor) * kVector;
+  uint32_t rest = blockIdx.x, member = threadIdx.x;
+  const int64_t first_channel = int64_t(items.chunks.split(rest)) * chunk;
+  const int channels = int(min(int64_t(chunk), items.channels - first_channel));
+  params.weight.visit([&](const auto& element) {
+    for (int i = threadIdx.x; i < channels * int(params.taps); i += blockDim.x) {
+      const int c = i / int(params.taps), k = i - c * int(params.taps);
+      taps[(params.flipped ? int(params.taps) - 1 - k : k) * chunk + c] =
+          widen(T(element(first_channel * params.taps + i)));
+    }
+  });
+  __syncthreads();
+  const int lane = int(items.chunk.split(member)) * kVector;
+  if (lane >= channels || int(member) >= items.members) return;
+  const int64_t channel = first_channel + lane;
+  A bias[kVector];
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) bias[v] = params.bias ? params.bias[channel + v] : A(0);
+  const uint32_t begin = rest * items.items_a_block, end = min(items.items, begin + items.items_a_block);
+#pragma unroll 1
+  for (uint32_t item = begin + member; item < end; item += items.members) {
+    uint32_t image = item;
+    int column = int(items.strip.split(image));
+    const Int row = Int(params.first_row + items.rows.split(image));
+    column += int(items.strips.split(image) * items.strip.divisor);
+    if (column >= items.columns) continue;
+    const int64_t n = params.first_image + image;
+    const Int group = items.along_x ? Int(column) : row, cross = items.along_x ? row : Int(column);
+    A sum[kOutputs][kVector];
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o)
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) sum[o][v] = bias[v];
+    sum_group<kOutputs, kVector>(
+        params, params.in + n * params.in_image + channel, group, cross,
+        [&](Int k) { return *reinterpret_cast<const Vector<A, kVector>*>(taps + int(k) * chunk + lane); }, sum);
+    store_group<kOutputs, kVector>(params, params.out + n * params.out_image + channel, group, cross, sum);
+  }
+}
+
+template <class T, class Int>
+SlidingParams<T, Int> sliding_params(const ForwardProblem& problem, bool along_x) {
+  const int64_t pixel = problem.channels_last ? problem.channels : 1;
+  const Axis &y = problem.y, &x = problem.x;
+  SlidingParams<T, Int> params{};
+  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
+  params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
+  params.taps = Int(y.taps * x.taps), params.flipped = problem.flipped;
+  params.in_image = y.in * x.in * pixel, params.out_image = y.out * x.out * pixel;
+  params.in_slide = params.out_slide = params.in_cross = params.out_cross = Int(pixel);
+  (along_x ? params.in_cross : params.in_slide) *= Int(x.in);
+  (along_x ? params.out_cross : params.out_slide) *= Int(x.out);
+  params.weight_slide = Int(along_x ? 1 : x.taps), params.weight_cross = Int(along_x ? x.taps : 1);
+  return params;
+}
+
+// launch(images, rows) for pieces of at most kMaxIndex threads or items; sets what a launch begins with.
+template <class T, class Int, class Launch>
+void for_pieces(int64_t images, int64_t rows, int64_t a_row, SlidingParams<T, Int>& params, const Launch& launch) {
+  const int64_t piece_images = std::max<int64_t>(kMaxIndex / (rows * a_row), 1);
+  const int64_t piece_rows = std::min(rows, std::max<int64_t>(kMaxIndex / a_row, 1));
+  for (params.first_image = 0; params.first_image < images; params.first_image += piece_images)
+    for (int64_t row = 0; row < rows; row += piece_rows) {
+      params.first_row = Int(row);
+      launch(std::min(piece_images, images - params.first_image), std::min(piece_rows, rows - row));
+    }
+}
+
+template <class T, class Int, int kOutputs>
+void launch_planes(const ForwardProblem& problem, bool along_x, cudaStream_t stream) {
+  auto params = sliding_params<T, Int>(problem, along_x);
+  const int64_t groups = int64_t(params.slide.groups(kOutputs));
+  const int64_t columns = along_x ? groups : problem.x.out;
+  PlaneThreads count{};
+  count.columns = Divider<uint32_t>(columns), count.channels = Divider<uint32_t>(problem.channels);
+  count.along_x = along_x;
+  constexpr int64_t kAtOnce = std::min<int64_t>(kOutputs, kAccess / sizeof(T));
+  count.whole = along_x && params.slide.stride() == 1 && problem.x.out % kAtOnce == 0 &&
+                problem.out_alignment % (kAtOnce * sizeof(T)) == 0;
+  for_pieces(problem.batch * problem.channels, along_x ? problem.y.out : groups, columns, params,
+             [&](int64_t planes, int64_t rows) {
+               count.rows = Divider<uint32_t>(rows), count.threads = uint32_t(planes * rows * columns);
+               count.first_channel = uint32_t(params.first_image % problem.channels);
+               sliding_planes<T, Int, kOutputs>
+                   <<<blocks(count.threads, kThreads), kThreads, 0, stream>>>(params, count);
+             });
+}
+
+// Vectors of channels that a block takes; their taps take at most 48 KiB.
+inline int64_t sliding_chunk(int64_t vectors, int64_t bytes_a_vector) {
+  const int64_t most = std::clamp<int64_t>((48 << 10) / bytes_a_vector, 1, 32);
+  return ceil_div(vectors, ceil_div(vectors, most));
+}
+
+template <class T, class Int, int kOutputs, int kVector>
+void launch_pixels(const ForwardProblem& problem, bool along_x, cudaStream_t stream) {
+  constexpr int64_t kStrip = 64 / kOutputs, kMostLoops = 8;
+  auto params = sliding_params<T, Int>(problem, along_x);
+  const int64_t groups = int64_t(params.slide.groups(kOutputs));
+  const int64_t columns = along_x ? groups : problem.x.out, rows = along_x ? problem.y.out : groups;
+  const int64_t strips = ceil_div(columns, kStrip), strip = ceil_div(columns, strips);
+  const int64_t vectors = problem.channels / kVector;
+  const int64_t a_vector = int64_t(params.taps) * kVector * int64_t(sizeof(acc_t<T>));
+  const int64_t chunk = sliding_chunk(vectors, a_vector), chunks = ceil_div(vectors, chunk);
+  PixelItems items{};
+  items.chunk = Divider<uint32_t>(chunk), items.chunks = Divider<uint32_t>(chunks);
+  items.strip = Divider<uint32_t>(strip), items.strips = Divider<uint32_t>(strips);
+  items.members = int(kThreads / chunk), items.columns = int(columns), items.along_x = along_x;
+  items.channels = problem.channels;
+  const int64_t wanted = device_attribute<cudaDevAttrMultiProcessorCount>() * 16;
+  for_pieces(problem.batch, rows, strips * strip * chunks, params, [&](int64_t images, int64_t rows) {
+    const int64_t all = images * rows * strips * strip;
+    const int64_t loops = std::clamp<int64_t>(all * chunks / items.members / wanted, 1, kMostLoops);
+    items.rows = Divider<uint32_t>(rows), items.items = uint32_t(all);
+    items.items_a_block = uint32_t(items.members * loops);
+    const int64_t grid = ceil_div(all, items.items_a_block) * chunks;
+    sliding_pixels<T, Int, kOutputs, kVector>
+        <<<unsigned(grid), unsigned(round_up(items.members * chunk, kWarp)), chunk * a_vector, stream>>>(params, items);
+  });
+}
+
+template <class T>
+void launch_contiguous(const ForwardProblem& problem, cudaStream_t stream) {
+  const SlidingPlan plan = plan_sliding(problem, 1, 8, current_gpu().multiprocessors);
+  switch (plan.outputs) {
+    case 8: return launch_planes<T, int, 8>(problem, plan.along_x, stream);
+    case 4: return launch_planes<T, int, 4>(problem, plan.along_x, stream);
+    case 2: return launch_planes<T, int, 2>(problem, plan.along_x, stream);
+    default: return launch_planes<T, int, 1>(problem, false, stream);
+  }
+}
+
+template <class T, int kVector>
+void launch_vectors(const ForwardProblem& problem, cudaStream_t stream) {
+  const SlidingPlan plan = plan_sliding(problem, kVector, 4, current_gpu().multiprocessors);
+  switch (plan.outputs) {
+    case 4: return launch_pixels<T, int, 4, kVector>(problem, plan.along_x, stream);
+    case 2: return launch_pixels<T, int, 2, kVector>(problem, plan.along_x, stream);
+    default: return launch_pixels<T, int, 1, kVector>(problem, plan.along_x, stream);
+  }
+}
+
+template <class T>
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
+  if (!slides_in_int32(problem))
+    return problem.channels_last ? launch_pixels<T, int64_t, 2, 1>(problem, true, stream)
+                                 : launch_planes<T, int64_t, 2>(problem, false, stream);
+  if (!problem.channels_last) return launch_contiguous<T>(problem, stream);
+  if constexpr (sizeof(T) < 8)
+    if (has_channel_vectors(problem, 4)) return launch_vectors<T, 4>(problem, stream);
+  if (has_channel_vectors(problem, 2)) return launch_vectors<T, 2>(problem, stream);
+  launch_vectors<T, 1>(problem, stream);
+}
+
+}  // namespace
+
+void launch_fwd_sliding(const ForwardProblem& problem, cudaStream_t stream) {
+  dispatch(problem.dtype, [&](auto zero) { launch<decltype(zero)>(problem, stream); });
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,198 @@
+// What the CUDA kernels of depthwise_conv2d compute, without the images: all that the choice of a kernel depends on.
+// Plain C++, so that the choice can be tested and explained on machines without a GPU.
+//
+// Forward and dgrad are one sum, a correlation of each plane with the taps of its channel,
+//   out[o] = bias + sum_k weight[k] in[(o * down - pad + k * dilation) / up],
+// over the taps where up divides that and a pixel is there. Dgrad exchanges up and down and flips the taps. Wgrad has
+// the image in the place of `in` and the gradient in the place of the taps, and sums over the batch.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+#include "../../depthwise_conv2d.h"
+
+namespace customops::cuda::depthwise {
+
+constexpr int64_t kMaxIndex = std::numeric_limits<int32_t>::max() / 4;  // so that sums of a few do not overflow
+
+struct Axis {
+  int64_t in, out, taps, up, down, pad, dilation;
+};
+
+struct Problem {
+  int64_t batch, channels;
+  Axis y, x;  // of wgrad: those of the forward pass
+  bool channels_last, flipped;
+  ScalarType dtype;
+  bool float32_weight;                      // of 16-bit images: rounded to their dtype on reading
+  int64_t in_alignment, out_alignment = 16;  // bytes; out: of the gradient for wgrad
+
+  int64_t taps() const { return y.taps * x.taps; }
+  int64_t element_bytes() const { return dtype == ScalarType::Double ? 8 : (dtype == ScalarType::Float ? 4 : 2); }
+};
+
+// What of a GPU matters to the choice and the layout of the work.
+struct Gpu {
+  int64_t capability;  // of the machine code that was loaded: 90 for sm_90
+  int64_t multiprocessors, shared_a_multiprocessor, shared_a_block;  // bytes
+};
+constexpr Gpu kH200{90, 132, 228 << 10, 227 << 10};
+
+inline bool is_16_bit(ScalarType dtype) { return dtype == ScalarType::Half || dtype == ScalarType::BFloat16; }
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// The largest power of two, up to 16, that divides an address.
+inline int64_t alignment_of(const void* data) {
+  int64_t bytes = 16;
+  while (reinterpret_cast<uintptr_t>(data) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+inline bool fits_int32(const Axis& a) {
+  return std::max({a.in * a.up, a.out * a.down, a.taps * a.dilation, a.up, a.down, std::abs(a.pad)}) < kMaxIndex;
+}
+inline bool is_dense(const Axis& a) { return a.up == 1 && a.down == 1 && a.dilation == 1 && fits_int32(a); }
+
+inline Axis forward_axis(const ConvAxis& a) { return {a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation}; }
+inline Axis dgrad_axis(const ConvAxis& a) {
+  return {a.out, a.in, a.taps, a.stride, 1, a.dilation * (a.taps - 1) - a.pad, a.dilation};
+}
+
+// Wgrad as a forward pass with the gradient for a kernel: outputs are the taps, stride and dilation change places.
+inline Axis correlation_axis(const Axis& forward) {
+  return {forward.in, forward.taps, forward.out, 1, forward.dilation, forward.pad, forward.down};
+}
+
+// Elements of a row that one access takes: 4, 2 or 1, whatever divides the width, `also`, and the alignment.
+inline int64_t row_vector(int64_t element_bytes, int64_t alignment, int64_t width, int64_t also = 0) {
+  for (int64_t v = 4; v > 1; v /= 2)
+    if (width % v == 0 && also % v == 0 && alignment % (v * element_bytes) == 0) return v;
+  return 1;
+}
+
+// Channels that a thread of the kernels for tiles of channels_last images takes.
+constexpr int channel_lanes(int64_t taps) { return taps == 3 ? 4 : (taps == 5 ? 2 : 1); }
+
+// Geometry for kernels that take any stride and any dilation. Outputs along an axis are grouped so that the windows of
+// a thread's outputs overlap as if stride and dilation were 1: the thread reads each input once for all of them.
+//
+// Forward, stride s, dilation d, g = gcd(s, d): output o and tap t read input o * s + t * d - pad. Moving o by d / g and
+// t back by s / g reads the same input. So outputs that lie `spacing` = d / g apart slide over inputs that lie
+// `input_step` = s * d / g apart, with every `tap_step` = (s / g)th tap; the taps form tap_step classes.
+//
+// Dgrad: the image's pixels fall into s phases. A phase meets every (s / g)th tap from a first one on, or none, and
+// within a phase the sum is a forward pass of stride 1 and dilation d / g.
+//
+// Int: int, or int64_t where products do not fit.
+template <class Int>
+struct SlidingAxis {
+  Int in, out, taps, pad, dilation, down, up;
+  Int tap_step, classes, spacing, input_step;
+  Int inverse;  // of dilation / g modulo tap_step
+
+  // Group i takes outputs i % stride + stride * (n * (i / stride) + 0, 1, ... n - 1).
+#ifdef __CUDACC__
+  __host__ __device__
+#endif
+  Int stride() const { return up * spacing; }
+  // Groups of n outputs that cover the axis.
+  Int groups(Int n) const { return stride() * Int(ceil_div(residue_outputs(), n)); }
+  // Outputs of one residue modulo the stride, at most.
+  Int residue_outputs() const { return Int(ceil_div(out, stride())); }
+  Int taps_of_class() const { return Int(ceil_div(taps, tap_step)); }
+};
+
+// Steps that no sum uses are 1: they may be as large as 2^31 otherwise.
+inline Axis without_unused_steps(Axis axis) {
+  if (axis.taps == 1) axis.dilation = 1;
+  if (axis.out == 1) axis.down = 1;
+  if (axis.in == 1) axis.up = 1;
+  return axis;
+}
+
+inline int64_t inverse_modulo(int64_t value, int64_t modulus) {  // the extended Euclidean algorithm
+  int64_t rest = modulus, divisor = value % modulus, inverse = 0, next = 1;
+  while (divisor != 0) {
+    const int64_t quotient = rest / divisor;
+    std::tie(rest, divisor) = std::pair(divisor, rest - quotient * divisor);
+    std::tie(inverse, next) = std::pair(next, inverse - quotient * next);
+  }
+  return (inverse % modulus + modulus) % modulus;
+}
+
+template <class Int>
+SlidingAxis<Int> sliding_axis(const Axis& given) {
+  const Axis a = without_unused_steps(given);
+  const int64_t stride = a.up * a.down, common = std::gcd(stride, a.dilation), tap_step = stride / common;
+  return {Int(a.in),
+          Int(a.out),
+          Int(a.taps),
+          Int(a.pad),
+          Int(a.dilation),
+          Int(a.down),
+          Int(a.up),
+          Int(tap_step),
+          Int(a.down > 1 ? tap_step : 1),
+          Int(a.dilation / common),
+          Int(a.down * (a.dilation / common)),
+          Int(inverse_modulo(a.dilation / common, tap_step))};
+}
+
+// Whether ints hold every position along an axis, also those of a few groups beyond its end.
+inline bool slides_in_int32(const Axis& given) {
+  const Axis a = without_unused_steps(given);
+  return std::max({a.in * a.up, a.out * a.down, a.taps * a.dilation, a.up * a.dilation, a.down * a.dilation,
+                   std::abs(a.pad)}) < kMaxIndex / 16;
+}
+inline bool slides_in_int32(const Problem& p) {
+  const int64_t pixel = p.channels_last ? p.channels : 1;
+  return slides_in_int32(p.y) && slides_in_int32(p.x) && p.channels < kMaxIndex &&
+         std::max(p.y.in * p.x.in, p.y.out * p.x.out) < kMaxIndex / pixel && p.taps() < kMaxIndex;
+}
+
+// How a thread of the sliding kernels works: `outputs` outputs along an axis.
+struct SlidingPlan {
+  bool along_x;
+  int outputs;  // a power of two
+};
+
+// Instructions of a thread, about: for `outputs` outputs along `slide`, whose windows overlap.
+inline double sliding_cost(const Axis& slide_axis, const Axis& cross_axis, int outputs, int vector) {
+  const auto slide = sliding_axis<int64_t>(slide_axis), cross = sliding_axis<int64_t>(cross_axis);
+  // Taps that meet padding alone are skipped.
+  const auto met = [](const SlidingAxis<int64_t>& a) {
+    return double(std::min(a.up > 1 ? a.taps_of_class() : a.taps, (a.in + a.input_step - 1) / a.input_step + 2));
+  };
+  const double rows = std::min<double>(double(cross.up > 1 ? cross.taps_of_class() : cross.taps), double(cross.in));
+  if (outputs == 1) return 100 + std::min(met(slide), double(slide.in)) * rows * (12 + 2 * vector);
+  const double taps = std::min(double(slide.taps_of_class()), met(slide));
+  const double row = (outputs + taps - 1) * (5 + vector) + taps * (3 + outputs * vector) + 30;
+  return 150 + 20 * outputs + double(slide.classes) * rows * row;
+}
+
+// The plan with the least time: a GPU's multiprocessors run so many threads at a time as fast as one.
+inline SlidingPlan plan_sliding(const Problem& p, int vector, int most_outputs, int64_t multiprocessors) {
+  const auto x = sliding_axis<int64_t>(p.x), y = sliding_axis<int64_t>(p.y);
+  const double images = double(p.batch) * double(p.channels) / vector, at_once = double(multiprocessors) * 1024;
+  SlidingPlan best{false, 1};
+  double best_time = 0;
+  for (int outputs = 1; outputs <= most_outputs; outputs *= 2)
+    for (const bool along_x : {false, true}) {
+      if (outputs == 1 && along_x) continue;
+      const auto& slide = along_x ? x : y;
+      const double threads = images * double(slide.groups(outputs)) * double((along_x ? y : x).out);
+      // Neighbouring threads of contiguous images read as many columns apart as they have outputs along x.
+      const double apart = along_x && !p.channels_last ? (p.element_bytes() >= 4 ? 1.6 : 1.25) : 1;
+      const double time = apart * sliding_cost(along_x ? p.x : p.y, along_x ? p.y : p.x, outputs, vector) *
+                          std::max(1.0, threads / at_once);
+      if (best_time == 0 || time < best_time) best_time = time, best = {along_x, outputs};
+    }
+  return best;
+}
+
+}  // namespace customops::cuda::depthwise

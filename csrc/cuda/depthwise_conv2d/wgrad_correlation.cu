@@ -1,0 +1,88 @@
+// depthwise_conv2d's wgrad where the output has fewer pixels than the kernel has taps, contiguous images. Wgrad then is
+// computed as a forward pass whose kernel is the gradient, and whose outputs are the taps, with stride and dilation
+// exchanged: a thread computes some taps as in fwd_sliding.cu, of the images of its split one after the other.
+#include "sliding.cuh"
+#include "split_batch.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+template <class T>
+struct CorrelationParams {
+  SlidingParams<T, int> sliding;
+  const T* grad;
+  WgradResult<T> result;
+  int64_t channels, batch, images_a_split;
+};
+
+// blockIdx.y: a split of the batch.
+template <class T, int kOutputs>
+__global__ void __launch_bounds__(kThreads)
+    wgrad_correlation(const __grid_constant__ CorrelationParams<T> params, Divider<uint32_t> columns,
+                      Divider<uint32_t> groups, uint32_t threads) {
+  using A = acc_t<T>;
+  uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
+  if (channel >= threads) return;
+  const auto& sliding = params.sliding;
+  const int column = int(columns.split(channel)), group = int(groups.split(channel));
+  const int64_t begin = blockIdx.y * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
+  A sum[kOutputs][1] = {};
+#pragma unroll 1
+  for (int64_t n = begin; n < end; ++n) {
+    const int64_t plane = n * params.channels + channel;
+    const T* const grad = params.grad + plane * sliding.taps;
+    sum_group<kOutputs, 1>(
+        sliding, sliding.in + plane * sliding.in_image, group, column,
+        [&](int k) { return Vector<A, 1>{{widen(grad[k])}}; }, sum);
+  }
+  const auto& a = sliding.slide;
+  const int first = group % a.stride() + a.stride() * kOutputs * (group / a.stride());
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o)
+    if (const int row = first + o * a.stride(); row < a.out)
+      params.result.write(blockIdx.y, params.channels * sliding.out_image,
+                          channel * sliding.out_image + int64_t(row) * sliding.cross.out + column, sum[o][0]);
+}
+
+template <class T, int kOutputs>
+void launch(const WgradProblem& problem, const Axis& y, const Axis& x, cudaStream_t stream) {
+  CorrelationParams<T> params{};
+  auto& sliding = params.sliding;
+  sliding.in = static_cast<const T*>(problem.in.data_ptr());
+  params.grad = static_cast<const T*>(problem.grad.data_ptr()), params.batch = problem.batch;
+  sliding.slide = sliding_axis<int>(y), sliding.cross = sliding_axis<int>(x);
+  params.channels = problem.channels, sliding.taps = int(y.taps * x.taps);
+  sliding.in_image = y.in * x.in, sliding.out_image = y.out * x.out;
+  sliding.in_slide = int(x.in), sliding.in_cross = 1, sliding.weight_slide = int(x.taps), sliding.weight_cross = 1;
+  const int64_t groups = sliding.slide.groups(kOutputs), threads = problem.channels * groups * x.out;
+  const int64_t wanted = std::clamp<int64_t>(kWantedBlocks * kThreads / threads, 1, 65535);
+  params.images_a_split = ceil_div(problem.batch, wanted);
+  const int64_t splits = ceil_div(problem.batch, params.images_a_split);
+  const WgradPartialSums<T> sums(problem, splits);
+  params.result = sums.result();
+  wgrad_correlation<T, kOutputs><<<dim3(blocks(threads, kThreads), unsigned(splits)), kThreads, 0, stream>>>(
+      params, Divider<uint32_t>(x.out), Divider<uint32_t>(groups), uint32_t(threads));
+  sums.finish(problem, stream);
+}
+
+}  // namespace
+
+void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream) {
+  const Axis y = correlation_axis(problem.y), x = correlation_axis(problem.x);
+  const auto slide = sliding_axis<int64_t>(y);
+  // Outputs of a thread: as many as leave a GPU enough threads; of shapes alone, as the order of the sums.
+  int outputs = 8;
+  const auto threads = [&] { return problem.batch * problem.channels * x.out * slide.groups(outputs); };
+  while (outputs > 1 && (outputs >= 2 * slide.residue_outputs() || threads() < kWantedBlocks * 128)) outputs /= 2;
+  dispatch(problem.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (outputs) {
+      case 8: return launch<T, 8>(problem, y, x, stream);
+      case 4: return launch<T, 4>(problem, y, x, stream);
+      case 2: return launch<T, 2>(problem, y, x, stream);
+      default: return launch<T, 1>(problem, y, x, stream);
+    }
+  });
+}
+
+}  // namespace customops::cuda::depthwise

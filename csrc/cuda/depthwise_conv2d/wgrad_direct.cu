@@ -1,0 +1,124 @@
+// The gradient of depthwise_conv2d's weight for channels_last images, what `wgrad_pixels` leaves of 3x3 and 5x5 taps:
+// where the channels are no multiple of those that a thread takes there, or the images are not aligned for them. As in
+// depthwise_conv2d_direct.cu, threads read straight from memory; each goes through tiles of the gradient, and those of
+// a block add up what they have in shared memory.
+#include "read_pixels.cuh"
+#include "split_batch.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int64_t kBlocksAtOnce = 264;  // of an H200; fixed, so that results depend on shapes and addresses alone
+
+template <class T>
+struct WgradDirectParams {
+  const T *in, *grad;
+  acc_t<T>* partial;
+  int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, tiles_a_split;
+  Divider<uint32_t> chunk, tiles_x, tiles_y;  // chunk: vectors of channels that a block takes
+};
+
+// A thread's kX by kY pixels of the gradient, and the rows of the image that it reads ahead: the fastest of eight on an
+// H200.
+template <class R>
+struct Region {
+  static constexpr int kX = R::kTaps == 5 && R::kDown == 1 ? 4 : 2, kY = 7, kAhead = 1;
+};
+
+template <class T, class R, int kLanes>
+__global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant__ WgradDirectParams<T> params) {
+  using S = Region<R>;
+  using A = acc_t<T>;
+  constexpr int kTaps = R::kTaps * R::kTaps, kRows = R::span(S::kY);
+  __shared__ A sums[kBlock * kTaps * kLanes];
+  uint32_t rest = threadIdx.x;
+  const int vector = int(params.chunk.split(rest)) * kLanes, member = int(rest);
+  const int first_channel = int(blockIdx.x * params.chunk.divisor) * kLanes, channel = first_channel + vector;
+  const int begin = int(blockIdx.y) * params.tiles_a_split, end = min(params.tiles, begin + params.tiles_a_split);
+  const bool busy = member < params.members && channel < params.channels;
+  const int row_step = params.in_w * params.channels, grad_step = params.out_w * params.channels;
+  A sum[kTaps][kLanes] = {};
+#pragma unroll 1
+  for (int t = busy ? begin + member : end; t < end; t += params.members) {
+    uint32_t image = t;
+    const int ox = int(params.tiles_x.split(image)) * S::kX, oy = int(params.tiles_y.split(image)) * S::kY;
+    const int y0 = oy * R::kDown - params.top, x0 = ox * R::kDown - params.left;
+    const T* const in = params.in + int64_t(image) * params.in_h * row_step + channel;
+    const T* const grads = params.grad + int64_t(image) * params.out_h * grad_step + channel;
+    Access<T, kLanes> packed[S::kY][S::kX], rows[S::kAhead + 1][R::span(S::kX)];
+#pragma unroll
+    for (int y = 0; y < S::kY; ++y) read_pixels(packed[y], grads, oy + y, ox, params.out_h, params.out_w, params.channels, grad_step);
+    A grad[S::kY][S::kX][kLanes];
+#pragma unroll
+    for (int y = 0; y < S::kY; ++y) widen_pixels<T>(packed[y], grad[y]);
+#pragma unroll
+    for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
+      if (coming < kRows)
+        read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels, row_step);
+      const int i = coming - S::kAhead;
+      if (i < 0) continue;
+      A row[R::span(S::kX)][kLanes];
+      widen_pixels<T>(rows[i % (S::kAhead + 1)], row);
+      add_taps<R>(i, grad, row, 0, sum);
+    }
+  }
+  const int columns = int(params.chunk.divisor) * kLanes * kTaps;
+  if (member < params.members)
+#pragma unroll
+    for (int v = 0; v < kLanes; ++v)
+#pragma unroll
+      for (int k = 0; k < kTaps; ++k) sums[member * columns + (vector + v) * kTaps + k] = sum[k][v];
+  __syncthreads();
+  A* const out = params.partial + (int64_t(blockIdx.y) * params.channels + first_channel) * kTaps;
+  const int wanted = min(int(params.chunk.divisor) * kLanes, params.channels - first_channel) * kTaps;
+  for (int i = threadIdx.x; i < wanted; i += blockDim.x) {
+    A total = 0;
+#pragma unroll 4
+    for (int m = 0; m < params.members; ++m) total += sums[m * columns + i];
+    out[i] = total;
+  }
+}
+
+template <class T, class R, int kLanes>
+void launch(const WgradProblem& problem, cudaStream_t stream) {
+  using S = Region<R>;
+  const int64_t tiles_x = ceil_div(problem.x.out, S::kX), tiles_y = ceil_div(problem.y.out, S::kY);
+  const int64_t vectors = problem.channels / kLanes, chunks = ceil_div(vectors, 64 / kLanes),
+                chunk = ceil_div(vectors, chunks);
+  const int64_t members = kBlock / chunk, tiles = problem.batch * tiles_x * tiles_y;
+  const int64_t splits = std::clamp<int64_t>(kBlocksAtOnce / chunks, 1, ceil_div(tiles, members));
+  WgradDirectParams<T> params{};
+  params.tiles_a_split = int(ceil_div(tiles, splits));
+  const int64_t all = ceil_div(tiles, params.tiles_a_split);
+  const Tensor partial = partial_sums<T>(problem, all);
+  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.partial = static_cast<acc_t<T>*>(partial.data_ptr());
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.channels = int(problem.channels), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
+  params.members = int(members), params.tiles = int(tiles);
+  params.chunk = Divider<uint32_t>(chunk), params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);
+  const auto threads = unsigned(round_up(members * chunk, kWarp));
+  wgrad_direct<T, R, kLanes><<<dim3(unsigned(chunks), unsigned(all)), threads, 0, stream>>>(params);
+  launch_add_splits<T>(problem, partial, all, stream);
+}
+
+template <class T, int taps, int kLanes>
+void launch_stride(const WgradProblem& problem, cudaStream_t stream) {
+  if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>, kLanes>(problem, stream);
+  if (problem.x.down == 2) return launch<T, TapWindow<1, 2, taps>, kLanes>(problem, stream);
+  fail_choice(Kernel::kWgradDirect);
+}
+
+}  // namespace
+
+void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream) {
+  dispatch_float(Kernel::kWgradDirect, problem.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (problem.x.taps == 5) return launch_stride<T, 5, 1>(problem, stream);
+    if (wgrad_direct_lanes(problem) == 2) return launch_stride<T, 3, 2>(problem, stream);
+    launch_stride<T, 3, 1>(problem, stream);
+  });
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,133 @@
+// The gradient of depthwise_conv2d's weight on tensor cores (depthwise_conv2d_grad_mma.cuh) for contiguous images: a
+// warp has a plane of up to 16 rows, or as many rows of a larger one, and goes through the batch.
+#include "wgrad_mma.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kWarps = 4, kBlock = kWarps * kWarp;
+
+template <class T>
+struct WgradMmaPlanesParams : WgradMmaParams<T> {
+  int units, planes, bands, vector, grad_vector;
+};
+
+template <class T, class S>
+__global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
+    wgrad_mma_planes(const __grid_constant__ WgradMmaPlanesParams<T> params) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int kAll = S::kTaps * S::kTaps, kStep = kColumns * int(sizeof(T));
+  extern __shared__ __align__(kAccess) char shared[];
+  const unsigned patches = shared_address(shared);
+  const int warp = threadIdx.x / kWarp;
+  const int channel = int(blockIdx.x) * params.planes, count = min(params.planes, params.channels - channel);
+  const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const int plane = warp / params.units, unit = warp % params.units;
+
+  const LaneOffsets<S> own;
+  const unsigned to_in =
+      ((plane * params.rows + unit * kRows * S::kDown + own.in_row) * params.pitch + own.in_column) * unsigned(sizeof(T));
+  const unsigned to_grad =
+      params.grad_at + (plane * params.grad_rows + unit * kRows + own.grad_row) * params.grad_pitch * unsigned(sizeof(T));
+  float sum[S::kTaps][S::kDown][4] = {};
+  for (int band = 0; band < params.bands; ++band) {
+    const int first = band * params.units * kRows;
+    __syncthreads();
+    clear(shared, params.bytes);
+    const auto source = [&] {
+      return PlanesSource(first * S::kDown - params.top, -params.left, params.rows, params.pitch, params.pitch, params.in_h, params.in_w, params.vector);
+    };
+    const auto grad_source = [&] {
+      return PlanesSource(first - params.grad_top, 0, params.grad_rows, params.grad_pitch, params.grad_pitch, params.out_h, params.out_w,
+                         params.grad_vector);
+    };
+    const Run<kBlock, T, decltype(source)> run(source, count);
+    const Run<kBlock, T, decltype(grad_source)> grad_run(grad_source, count);
+    const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w + run.first;
+    const T* grad_in = params.grad + int64_t(begin) * out_image + int64_t(channel) * params.out_h * params.out_w + grad_run.first;
+    const auto load = [&](int stage) {
+      const unsigned patch = patches + stage * params.stage_bytes;
+      run.issue(params.vector, patch, in);
+      grad_run.issue(params.grad_vector, patch + params.grad_at, grad_in);
+      in += in_image, grad_in += out_image;
+    };
+    const auto compute = [&](int stage) {
+      if (plane >= count) return;  // or too many warps
+      unsigned from = patches + stage * params.stage_bytes + to_in, grads = patches + stage * params.stage_bytes + to_grad;
+#pragma unroll 2
+      for (int step = 0; step < params.steps; ++step) {
+        add_products<T, S>(from, grads, params.pitch, params.grad_pitch, sum);
+        from += kStep * S::kDown, grads += kStep;
+      }
+    };
+    for_images(end - begin, params.stages, load, compute);
+  }
+
+  float* const sums = reinterpret_cast<float*>(shared);
+  __syncthreads();
+  add_diagonals<S>(sum, params.shift, sums + kWarps * kAll + warp * S::kLines * kLinePitch, sums + warp * kAll);
+  __syncthreads();
+  const auto total = [&](int i) {
+    float total = 0;
+    for (int u = 0; u < params.units; ++u) total += sums[(i / kAll * params.units + u) * kAll + i % kAll];
+    return total;
+  };
+  const auto again = [&](int i) {
+    const int64_t plane = channel + i / kAll;
+    return tap_by_tap<T, S>(params, params.in + plane * params.in_h * params.in_w, params.grad + plane * params.out_h * params.out_w, 1, i % kAll, 0,
+                            params.out_w, 0, params.in_h);
+  };
+  write_sums(params.partial + (int64_t(blockIdx.y) * params.channels + channel) * kAll, count * kAll, total, again);
+#endif
+}
+
+template <class T, class S>
+void launch(const WgradProblem& problem, cudaStream_t stream) {
+  WgradMmaPlanesParams<T> params{};
+  int64_t vector = row_vector<T>(problem.in.data_ptr(), problem.x.in);
+  while (round_up(problem.x.pad, vector) - problem.x.pad + 7 * S::kDown + S::kTaps > S::kGroups * kColumns) vector /= 2;
+  describe<S>(problem, vector, params);
+  params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out), params.steps = int(ceil_div(problem.x.out, kColumns));
+  const int64_t all_rows = patch_rows<S>(params);
+  int64_t units = std::min<int64_t>(all_rows, kWarps);
+  units = ceil_div(all_rows, ceil_div(all_rows, units));
+  int64_t planes = units == all_rows ? std::min(kWarps / units, problem.channels) : 1;
+  int64_t bytes;
+  const auto too_large = [&] {
+    set_patch<S>(units, params);
+    params.grad_at = int(planes * params.rows * params.pitch * sizeof(T));
+    bytes = params.grad_at + planes * params.grad_rows * params.grad_pitch * sizeof(T);
+    return bytes > 48 << 10;
+  };
+  while (too_large() && planes > 1) planes = (planes + 1) / 2;
+  while (too_large() && units > 1) units = (units + 1) / 2;
+  const int64_t channel_groups = ceil_div(problem.channels, planes), stage = bytes;
+  params.units = int(units), params.planes = int(planes), params.bands = int(ceil_div(all_rows, units)), params.stage_bytes = int(stage);
+  const int64_t most = most_images(problem, int64_t(params.bands) * params.steps);
+  if (most == 0) fail_choice(Kernel::kWgradMmaPlanes);
+  const BatchSplit split =
+      split_batch(problem, sizeof(T), {channel_groups, kBlock, S::kDown == 1 ? 96 : 128, stage, 0, false, most});
+  params.images_a_split = split.images, params.stages = split.stages;
+  const auto fits = [&] {
+    bytes = std::max(params.stages * stage, sums_bytes<S>(kWarps, kWarps));
+    return allow_shared<wgrad_mma_planes<T, S>>(bytes);
+  };
+  while (!fits() && params.stages > 1) --params.stages;
+  if (!fits()) fail_choice(Kernel::kWgradMmaPlanes);
+  params.bytes = int(bytes);
+  const int64_t splits = ceil_div(problem.batch, params.images_a_split);
+  const Tensor partial = partial_sums<T>(problem, splits);
+  params.partial = static_cast<float*>(partial.data_ptr());
+  wgrad_mma_planes<T, S><<<dim3(unsigned(channel_groups), unsigned(splits)), kBlock, bytes, stream>>>(params);
+  launch_add_splits<T>(problem, partial, splits, stream);
+}
+
+}  // namespace
+
+void launch_wgrad_mma_planes(const WgradProblem& problem, cudaStream_t stream) {
+  dispatch_tile(Kernel::kWgradMmaPlanes, problem,
+                [&](auto zero, auto tile) { launch<decltype(zero), decltype(tile)>(problem, stream); });
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,180 @@
+// depthwise_conv2d's wgrad for channels_last images and 3x3, 5x5, 7x7 taps, at stride 2 up to 5x5. Reads image and
+// gradient once, in tiles that pass through shared memory; neighbouring threads take neighbouring channels. A thread holds a sum for every tap in registers and goes through tiles of kX by kY pixels of the gradient; threads of a
+// block add up what they have in shared memory, blocks write partial sums, and a second kernel adds those.
+#include "copy_images.cuh"
+#include "split_batch.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kBlock = 256;
+
+template <class R>
+struct PixelTile {
+  static constexpr int kLanes = channel_lanes(R::kTaps);
+  static constexpr int kX = R::kTaps == 7 ? 4 : 2;
+  static constexpr int kY =
+      R::kTaps == 7 ? 7 : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
+  static constexpr int kTaps = R::kTaps * R::kTaps;
+};
+
+template <class T>
+struct WgradPixelsParams {
+  const T *in, *grad;
+  acc_t<T>* partial;
+  int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, batch, images_a_split, spatial, stages;
+  int load_bytes, grad_at, stage_elements, bytes;
+  PixelsTile tile, grad_tile;
+  Divider<uint32_t> chunk, chunks, blocks_x, tiles_x;
+};
+
+template <class T, class R>
+__global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant__ WgradPixelsParams<T> params) {
+  using S = PixelTile<R>;
+  using A = acc_t<T>;
+  using V = Vector<T, S::kLanes>;
+  constexpr int kSpan = R::span(S::kX);
+  extern __shared__ __align__(kAccess) char shared[];
+  T* const patches = reinterpret_cast<T*>(shared);
+  clear(shared, params.bytes);
+  uint32_t rest = blockIdx.x, member = threadIdx.x;
+  const int first_channel = int(params.chunks.split(rest)) * params.tile.pixel, spatial = int(rest);
+  const int vector = int(params.chunk.split(member)) * S::kLanes;
+  const int bx = int(params.blocks_x.split(rest)) * params.grad_tile.columns, by = int(rest) * params.grad_tile.rows;
+  const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
+  const bool busy = int(member) < params.members && first_channel + vector < params.channels;
+  const PixelsSource source{
+      params.tile, by * R::kDown - params.top, bx * R::kDown - params.left, params.in_h, params.in_w, params.channels - first_channel, params.channels};
+  const PixelsSource grad_source{params.grad_tile, by, bx, params.out_h, params.out_w, params.channels - first_channel, params.channels};
+  const Loads<4, PixelsSource> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
+  const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels, out_image = int64_t(params.out_h) * params.out_w * params.channels;
+  const T* in = params.in + begin * in_image + first_channel;
+  const T* grad_in = params.grad + begin * out_image + first_channel;
+  const int row_step = params.tile.columns * params.tile.pixel, grad_step = params.grad_tile.columns * params.grad_tile.pixel;
+  A sum[S::kTaps][S::kLanes] = {};
+  const auto load = [&](int stage) {
+    T* const patch = patches + stage * params.stage_elements;
+    loads.issue_bytes(params.load_bytes, patch, in);
+    grad_loads.issue_bytes(params.load_bytes, patch + params.grad_at, grad_in);
+    in += in_image, grad_in += out_image;
+  };
+  const auto compute = [&](int stage) {
+    const T* const patch = patches + stage * params.stage_elements + vector;
+    for (int t = busy ? int(member) : params.tiles; t < params.tiles; t += params.members) {
+      uint32_t ty = t;
+      const int tx = int(params.tiles_x.split(ty));
+      const T* from = patch + int(ty) * S::kY * R::kDown * row_step + tx * S::kX * R::kDown * params.tile.pixel;
+      const T* grads = patch + params.grad_at + int(ty) * S::kY * grad_step + tx * S::kX * params.tile.pixel;
+      A grad[S::kY][S::kX][S::kLanes];
+#pragma unroll
+      for (int y = 0; y < S::kY; ++y)
+#pragma unroll
+        for (int x = 0; x < S::kX; ++x) {
+          const V value = *reinterpret_cast<const V*>(grads + y * grad_step + x * params.tile.pixel);
+#pragma unroll
+          for (int v = 0; v < S::kLanes; ++v) grad[y][x][v] = widen(value.at[v]);
+        }
+#pragma unroll
+      for (int i = 0; i < R::span(S::kY); ++i, from += row_step) {
+        A row[kSpan][S::kLanes];
+#pragma unroll
+        for (int j = 0; j < kSpan; ++j) {
+          const V value = *reinterpret_cast<const V*>(from + j * params.tile.pixel);
+#pragma unroll
+          for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value.at[v]);
+        }
+        add_taps<R>(i, grad, row, 0, sum);
+      }
+    }
+  };
+  for_images(end - begin, params.stages, load, compute);
+
+  A* const sums = reinterpret_cast<A*>(shared);
+  constexpr int kSums = S::kTaps * S::kLanes;
+  const int chunk = int(params.chunk.divisor), columns = chunk * kSums;
+  __syncthreads();
+  if (int(member) < params.members)
+#pragma unroll
+    for (int v = 0; v < S::kLanes; ++v)
+#pragma unroll
+      for (int k = 0; k < S::kTaps; ++k) sums[member * columns + (vector + v) * S::kTaps + k] = sum[k][v];
+  __syncthreads();
+  A* const out = params.partial + ((int64_t(blockIdx.y) * params.spatial + spatial) * params.channels + first_channel) * S::kTaps;
+  const int wanted = min(params.tile.pixel, params.channels - first_channel) * S::kTaps;
+  for (int i = threadIdx.x; i < wanted; i += blockDim.x) {
+    A total = 0;
+#pragma unroll 4
+    for (int m = 0; m < params.members; ++m) total += sums[m * columns + i];
+    out[i] = total;
+  }
+}
+
+template <class T, class R>
+void launch(const WgradProblem& problem, cudaStream_t stream) {
+  using S = PixelTile<R>;
+  using A = acc_t<T>;
+  using V = Vector<T, S::kLanes>;
+  WgradPixelsParams<T> params{};
+  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  const int64_t vectors = problem.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
+  const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
+  const int64_t all_x = ceil_div(problem.x.out, S::kX), all_y = ceil_div(problem.y.out, S::kY);
+  const int64_t pixel = chunk * S::kLanes;
+  const int64_t vector = channel_vector<T>(params.in, params.grad, problem.channels, pixel);
+  int64_t stage = 0;
+  const auto measure = [&](int64_t x, int64_t y) {
+    params.tile = PixelsTile((y * S::kY - 1) * R::kDown + R::kTaps, (x * S::kX - 1) * R::kDown + R::kTaps, pixel, vector);
+    params.grad_tile = PixelsTile(y * S::kY, x * S::kX, pixel, vector);
+    params.grad_at = int(round_up(params.tile.elements(), kAccess));
+    params.stage_elements = int(params.grad_at + round_up(params.grad_tile.elements(), kAccess));
+    stage = params.stage_elements * int64_t(sizeof(T));
+    return stage <= 55 << 10 ? int64_t(params.tile.rows) * params.tile.columns : 0;
+  };
+  const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, measure);
+  measure(tiles_x, tiles_y);
+  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
+  params.spatial = int(blocks_x * blocks_y);
+  params.members = int(std::min<int64_t>(members, tiles_x * tiles_y));
+  const int64_t threads = round_up(params.members * chunk, kWarp);
+  const bool past_l1 = run_bytes<T>(nullptr, problem.channels, pixel) == kAccess;  // of the shape alone
+  const BatchSplit split = split_batch(problem, sizeof(T), {chunks * params.spatial, threads, 128, stage, 0, past_l1});
+  params.images_a_split = split.images, params.stages = split.stages;
+  const int64_t splits = ceil_div(problem.batch, params.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
+  const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
+  while (params.stages > 1 && !allow_shared<wgrad_pixels<T, R>>(bytes(params.stages))) --params.stages;
+  params.bytes = int(bytes(params.stages));
+  if (!allow_shared<wgrad_pixels<T, R>>(params.bytes)) fail_choice(Kernel::kWgradPixels);
+  const Tensor partial = partial_sums<T>(problem, splits * params.spatial);
+  params.partial = static_cast<A*>(partial.data_ptr());
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.channels = int(problem.channels), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
+  params.tiles = int(tiles_x * tiles_y), params.batch = int(problem.batch), params.load_bytes = int(vector * sizeof(T));
+  params.chunk = Divider<uint32_t>(chunk), params.chunks = Divider<uint32_t>(chunks);
+  params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
+  wgrad_pixels<T, R><<<dim3(unsigned(chunks * params.spatial), unsigned(splits)), unsigned(threads), params.bytes, stream>>>(params);
+  launch_add_splits<T>(problem, partial, splits * params.spatial, stream);
+}
+
+template <class T, int taps>
+void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
+  if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>>(problem, stream);
+  if constexpr (taps < 7)
+    if (problem.x.down == 2) return launch<T, TapWindow<1, 2, taps>>(problem, stream);
+  fail_choice(Kernel::kWgradPixels);
+}
+
+}  // namespace
+
+void launch_wgrad_pixels(const WgradProblem& problem, cudaStream_t stream) {
+  dispatch_float(Kernel::kWgradPixels, problem.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (problem.x.taps) {
+      case 3: return launch_taps<T, 3>(problem, stream);
+      case 5: return launch_taps<T, 5>(problem, stream);
+      case 7: return launch_taps<T, 7>(problem, stream);
+      default: fail_choice(Kernel::kWgradPixels);
+    }
+  });
+}
+
+}  // namespace customops::cuda::depthwise

@@ -1,0 +1,271 @@
+// depthwise_conv2d's wgrad for any kernel, stride, dilation and dtype: what no kernel for certain sizes takes. A thread
+// holds sums for kTaps taps along the axis that slides, in each of kRows rows of taps along the other. It walks along
+// the first axis over outputs whose windows overlap (sliding.cuh), so that each input it reads meets kTaps gradients
+// and each gradient kTaps * kRows inputs. Neighbouring threads take neighbouring columns of contiguous images, whose y
+// slides, or neighbouring channels of channels_last images, whose x slides. The threads of a block are added up in
+// shared memory, the blocks in a second kernel (split_batch.cuh): the order depends on shapes alone.
+#include "sliding.cuh"
+#include "split_batch.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kBlock = 256;
+
+// slide: the axis along which a thread walks; cross: the other one; both of the forward pass.
+template <class T, class Int>
+struct WgradSlidingParams {
+  const T *in, *grad;
+  WgradResult<T> result;
+  SlidingAxis<Int> slide, cross;
+  int64_t channels, taps, in_image, out_image;
+  Int in_slide, in_cross, out_slide, out_cross;  // elements from one pixel to the next
+  int64_t weight_slide, weight_cross;
+  int64_t units, units_a_split;  // a unit: the walk of one thread
+  Int walk, walks;               // outputs of a walk; walks along one line of outputs of one residue
+  int chunks_of_class, row_groups;
+  Divider<uint32_t> chunk, chunks, groups;
+  int members;
+};
+
+// Adds the walk over `walk` outputs of one residue along one line. All loads of a step are under way before the first is
+// waited for.
+template <int kTaps, int kRows, int kVector, class T, class Int, class A>
+__device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* const (&rows)[kRows], const T* grad,
+                         Int first_in, Int first_out, Int walk, A (&sum)[kRows][kTaps][kVector]) {
+  constexpr int kCarried = kTaps - 1;
+  using Pixel = Access<T, kVector>;
+  using Unsigned = std::make_unsigned_t<Int>;
+  const SlidingAxis<Int>& a = params.slide;
+  const Int outputs = min(walk, first_out < a.out ? (a.out - 1 - first_out) / a.spacing + 1 : 0);
+  A window[kRows][kCarried + kTaps][kVector];
+  Unsigned at = Unsigned(first_in), offset = at * Unsigned(params.in_slide);
+  const Unsigned hop = Unsigned(a.input_step) * Unsigned(params.in_slide);
+  const auto read = [&](Pixel(&pixels)[kRows]) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      pixels[row] = Pixel{};
+      if (rows[row] != nullptr && at < Unsigned(a.in)) pixels[row] = *reinterpret_cast<const Pixel*>(rows[row] + offset);
+    }
+    at += Unsigned(a.input_step), offset += hop;
+  };
+  Pixel carried[kCarried + 1][kRows];
+#pragma unroll
+  for (int i = 0; i < kCarried; ++i) read(carried[i]);
+  const T* from = grad + first_out * params.out_slide;
+  const Int grad_hop = a.spacing * params.out_slide;
+#pragma unroll 1
+  for (Int o = 0; o < outputs; o += kTaps) {
+    Pixel gradient[kTaps], coming[kTaps][kRows];
+#pragma unroll
+    for (int k = 0; k < kTaps; ++k) {
+      gradient[k] = Pixel{};
+      if (o + k < outputs) gradient[k] = *reinterpret_cast<const Pixel*>(from);
+      from += grad_hop;
+      read(coming[k]);
+    }
+    if (o == 0) {
+#pragma unroll
+      for (int row = 0; row < kRows; ++row)
+#pragma unroll
+        for (int i = 0; i < kCarried; ++i)
+#pragma unroll
+          for (int v = 0; v < kVector; ++v) window[row][i][v] = widen(part<T>(carried[i][row], v));
+    }
+#pragma unroll
+    for (int row = 0; row < kRows; ++row)
+#pragma unroll
+      for (int k = 0; k < kTaps; ++k)
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) window[row][kCarried + k][v] = widen(part<T>(coming[k][row], v));
+#pragma unroll
+    for (int k = 0; k < kTaps; ++k)
+      if (o + k < outputs)  // or infinities would meet gradients that are not there
+#pragma unroll
+        for (int row = 0; row < kRows; ++row)
+#pragma unroll
+          for (int j = 0; j < kTaps; ++j)
+#pragma unroll
+            for (int v = 0; v < kVector; ++v)
+              sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row)
+#pragma unroll
+      for (int i = 0; i < kCarried; ++i)
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) window[row][i][v] = window[row][i + kTaps][v];
+  }
+}
+
+// The unit's walk: units count columns of contiguous images first, then walks, residues, lines, images.
+template <int kTaps, int kRows, int kVector, bool kChannelsLast, class T, class Int, class A>
+__device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel,
+                         const TapClass<Int>& taps, Int first_tap, Int first_row, A (&sum)[kRows][kTaps][kVector]) {
+  const SlidingAxis<Int>&a = params.slide, &b = params.cross;
+  const auto next = [&](Int size) {
+    const int64_t whole = unit;
+    if (whole < kMaxIndex)
+      unit = uint32_t(whole) / uint32_t(size);
+    else
+      unit /= size;
+    return Int(whole - unit * size);
+  };
+  Int cross = 0, walk = 0, residue = 0;
+  if (!kChannelsLast) cross = next(b.out);
+  walk = next(params.walks), residue = next(a.spacing);
+  if (kChannelsLast) cross = next(b.out);
+  const int64_t image = kChannelsLast ? unit : unit * params.channels + channel;
+  const T* const in = params.in + image * params.in_image + (kChannelsLast ? channel : 0);
+  const T* rows[kRows];
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    const Int at = cross * b.down - b.pad + (first_row + row) * b.dilation;
+    rows[row] = at >= 0 && at < b.in && first_row + row < b.taps ? in + at * params.in_cross : nullptr;
+  }
+  const T* const grad =
+      params.grad + image * params.out_image + (kChannelsLast ? channel : 0) + cross * params.out_cross;
+  const Int first = walk * params.walk;
+  add_walk<kTaps, kRows, kVector>(params, rows, grad,
+                                  taps.start + residue * a.down + a.input_step * (first + first_tap),
+                                  residue + a.spacing * first, params.walk, sum);
+}
+
+// blockIdx.x: a group of taps and a chunk of channels; blockIdx.y: a split of the units.
+template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
+__global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
+    wgrad_sliding(const __grid_constant__ WgradSlidingParams<T, Int> params) {
+  using A = acc_t<T>;
+  constexpr int kSums = kTaps * kRows;
+  __shared__ A sums[kSums * kBlock * kVector];
+  uint32_t rest = blockIdx.x, member = threadIdx.x;
+  const int group = int(params.groups.split(rest));
+  const int64_t first_channel = int64_t(rest) * params.chunk.divisor * kVector;
+  const int lane = int(params.chunk.split(member));
+  const int64_t channel = first_channel + lane * kVector;
+  const Int chunk_of_class = Int(group % params.chunks_of_class), line = Int(group / params.chunks_of_class);
+  const Int first_row = line % params.row_groups * kRows, first_tap = chunk_of_class * kTaps;
+  const TapClass<Int> taps = class_of(params.slide, Int(line / params.row_groups));
+  A sum[kRows][kTaps][kVector] = {};
+  const int64_t begin = int64_t(blockIdx.y) * params.units_a_split, end = min(params.units, begin + params.units_a_split);
+  if (channel < params.channels && int(member) < params.members && first_tap < taps.count)
+#pragma unroll 1
+    for (int64_t unit = begin + member; unit < end; unit += params.members)
+      add_unit<kTaps, kRows, kVector, kChannelsLast>(params, unit, channel, taps, first_tap, first_row, sum);
+  // Sums lie as (taps, members, channels) in shared memory, and are added up in a fixed order.
+  const int width = int(params.chunk.divisor) * kVector, members = params.members;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i)
+#pragma unroll
+    for (int v = 0; v < kVector; ++v)
+      if (int(member) < members)
+        sums[(i * members + int(member)) * width + lane * kVector + v] = sum[i / kTaps][i % kTaps][v];
+  __syncthreads();
+  const auto write = [&](int i, int c, A total) {
+    const Int row = first_row + i / kTaps, tap = first_tap + i % kTaps;
+    if (row >= params.cross.taps || tap >= taps.count || first_channel + c >= params.channels) return;
+    const int64_t k =
+        int64_t(row) * params.weight_cross + int64_t(taps.first + tap * params.slide.tap_step) * params.weight_slide;
+    const int64_t to = (first_channel + c) * params.taps + k;
+    params.result.write(blockIdx.y, params.channels * params.taps, to, total);
+  };
+  if (width == 1) {  // a warp a sum
+    for (int i = threadIdx.x / kWarp; i < kSums; i += kBlock / kWarp) {
+      A total = 0;
+      for (int m = threadIdx.x % kWarp; m < members; m += kWarp) total += sums[i * members + m];
+#pragma unroll
+      for (int distance = kWarp / 2; distance > 0; distance /= 2)
+        total += __shfl_xor_sync(0xffffffff, total, distance);
+      if (threadIdx.x % kWarp == 0) write(i, 0, total);
+    }
+  } else {
+    for (int k = threadIdx.x; k < kSums * width; k += kBlock) {
+      const int i = k / width, c = k - i * width;
+      A total = 0;
+      for (int m = 0; m < members; ++m) total += sums[(i * members + m) * width + c];
+      write(i, c, total);
+    }
+  }
+}
+
+// Outputs of a walk, at most: long enough that what a walk reads before its first sum costs little.
+constexpr int64_t kWalk = 24;
+
+template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
+void launch(const WgradProblem& problem, cudaStream_t stream) {
+  const int64_t pixel = kChannelsLast ? problem.channels : 1;
+  const Axis &y = problem.y, &x = problem.x;
+  WgradSlidingParams<T, Int> params{};
+  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.slide = sliding_axis<Int>(kChannelsLast ? x : y), params.cross = sliding_axis<Int>(kChannelsLast ? y : x);
+  params.channels = problem.channels, params.taps = problem.taps();
+  params.in_image = y.in * x.in * pixel, params.out_image = y.out * x.out * pixel;
+  params.in_slide = params.out_slide = params.in_cross = params.out_cross = Int(pixel);
+  (kChannelsLast ? params.in_cross : params.in_slide) *= Int(x.in);
+  (kChannelsLast ? params.out_cross : params.out_slide) *= Int(x.out);
+  params.weight_slide = kChannelsLast ? 1 : x.taps, params.weight_cross = kChannelsLast ? x.taps : 1;
+
+  const SlidingAxis<Int>& a = params.slide;
+  const int64_t residue_outputs = ceil_div(int64_t(a.out), int64_t(a.spacing));
+  // Shorter walks where there are too few to keep every thread busy.
+  const int64_t lines = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * (kChannelsLast ? problem.channels : 1);
+  const int64_t most_walks = ceil_div(residue_outputs, 2 * kTaps);
+  params.walks = Int(std::clamp(ceil_div(kBlock, lines), ceil_div(residue_outputs, kWalk), most_walks));
+  params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
+  params.units = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * int64_t(params.walks);
+
+  params.chunks_of_class = int(ceil_div(ceil_div(int64_t(a.taps), int64_t(a.tap_step)), kTaps));
+  params.row_groups = int(ceil_div(int64_t(params.cross.taps), kRows));
+  const int64_t groups = int64_t(a.classes) * params.row_groups * params.chunks_of_class;
+  const int64_t vectors = kChannelsLast ? problem.channels / kVector : problem.channels;
+  const int64_t chunk = kChannelsLast ? ceil_div(vectors, ceil_div(vectors, 32)) : 1, chunks = ceil_div(vectors, chunk);
+  params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
+  params.members = int(kBlock / chunk);
+  if (groups * chunks >= kMaxIndex)
+    fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(), " taps are too many for CUDA");
+  const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535);
+  const int64_t fewest = 2 * params.members;  // units of a block
+  params.units_a_split = std::max(ceil_div(params.units, wanted), fewest);
+  const int64_t splits = ceil_div(params.units, params.units_a_split);
+  const WgradPartialSums<T> sums(problem, splits);
+  params.result = sums.result();
+  wgrad_sliding<T, Int, kTaps, kRows, kVector, kChannelsLast>
+      <<<dim3(unsigned(groups * chunks), unsigned(splits)), kBlock, 0, stream>>>(params);
+  sums.finish(problem, stream);
+}
+
+template <class T, class Int, int kVector, bool kChannelsLast>
+void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
+  const Axis &slide = kChannelsLast ? problem.x : problem.y, &cross = kChannelsLast ? problem.y : problem.x;
+  const auto axis = sliding_axis<int64_t>(slide);
+  const int64_t taps = ceil_div(axis.taps, axis.tap_step);
+  const auto rows = [&](auto along) {
+    constexpr int kTaps = decltype(along)::value;
+    if (cross.taps == 1)
+      launch<T, Int, kTaps, 1, kVector, kChannelsLast>(problem, stream);
+    else
+      launch<T, Int, kTaps, 3, kVector, kChannelsLast>(problem, stream);
+  };
+  if (taps == 1) return rows(std::integral_constant<int, 1>());
+  if (ceil_div(taps, 3) * 3 <= ceil_div(taps, 4) * 4) return rows(std::integral_constant<int, 3>());
+  rows(std::integral_constant<int, 4>());
+}
+
+template <class T>
+void launch_dtype(const WgradProblem& problem, cudaStream_t stream) {
+  const bool narrow = slides_in_int32(problem.y) && fits_int32(problem.x);
+  if (!narrow)
+    return problem.channels_last ? launch<T, int64_t, 3, 3, 1, true>(problem, stream)
+                                 : launch<T, int64_t, 3, 3, 1, false>(problem, stream);
+  if (!problem.channels_last) return launch_taps<T, int, 1, false>(problem, stream);
+  if constexpr (sizeof(T) < 8)
+    if (has_channel_vectors(problem, 2)) return launch_taps<T, int, 2, true>(problem, stream);
+  launch_taps<T, int, 1, true>(problem, stream);
+}
+
+}  // namespace
+
+void launch_wgrad_sliding(const WgradProblem& problem, cudaStream_t stream) {
+  dispatch(problem.dtype, [&](auto zero) { launch_dtype<decltype(zero)>(problem, stream); });
+}
+
+}  // namespace customops::cuda::depthwise
