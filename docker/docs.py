@@ -7,8 +7,7 @@ import argparse
 import subprocess
 import sys
 
-from fetch import main_guard
-from make_wheel import ROOT, environment, virtual_environment
+from common import ROOT, environment, main_guard, virtual_environment
 
 
 def main() -> None:

@@ -9,10 +9,8 @@ from pathlib import Path
 import engine as engines
 import fetch
 import rootfs
-from fetch import CACHE, Failure, main_guard
+from common import CACHE, LOCKS, ROOT, SCRIPTS, Failure, main_guard, sha256_of
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
 CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt of what docker/install-cuda.sh puts together
@@ -52,14 +50,14 @@ def inspect(engine: str, image: str, template: str) -> str | None:
 def inputs_digest(base: str, *files: Path) -> str:
     digest = hashlib.sha256(base.encode())
     for path in files:
-        digest.update(f"\n{path.name} {fetch.sha256_of(path)}".encode())
+        digest.update(f"\n{path.name} {sha256_of(path)}".encode())
     return digest.hexdigest()
 
 
 def debian_base(engine: str, target: str) -> str:
     """Name of the image that docker/debian-<target>.lock describes; assembled and imported if it is new."""
-    lock = HERE / f"debian-{target}.lock"
-    image = f"customops-base:{target}-{inputs_digest('debian', lock, HERE / 'rootfs.py')[:12]}"
+    lock = LOCKS / f"debian-{target}.lock"
+    image = f"customops-base:{target}-{inputs_digest('debian', lock, Path(rootfs.__file__))[:12]}"
     if inspect(engine, image, "{{.Id}}") is None:
         tar = CACHE / f"rootfs-{target}.tar"
         rootfs.assemble(lock, CACHE / "debian", tar)
@@ -96,10 +94,10 @@ def digest_names(variant: str, base: str) -> dict[str, str]:
     exchange them in the middle of a build.
     """
     # What the Dockerfiles copy, and what the bases are made of.
-    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock")]
-    copied += [HERE / f"{name}.py" for name in ("check_wheel", "fatbin", "provenance", "record", "rootfs")]
+    copied = [*SCRIPTS.glob("*.sh"), *LOCKS.glob("*.lock")]
+    copied += [SCRIPTS / f"{name}.py" for name in ("check_wheel", "fatbin", "provenance", "record", "rootfs")]
     sets = (*TARGETS, "host") if variant == "cpu" else (*TARGETS, "host", *CUDA_SETS)
-    copied += [HERE / f"requirements-{name}.txt" for name in sets]
+    copied += [LOCKS / f"requirements-{name}.txt" for name in sets]
     if variant == "cuda":
         copied.append(dockerfile("cpu"))
     digest = inputs_digest(MANYLINUX if base == "manylinux" else base, dockerfile(variant), *sorted(copied))

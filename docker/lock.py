@@ -15,9 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fetch import PIP_TARGET, Failure, debian_mirrors, main_guard
+from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard
 
-HERE = Path(__file__).parent
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
 SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
@@ -97,13 +96,13 @@ def lock_python_source(apt) -> None:
                 path = f"{source['Directory']}/{name}"
                 keys = ("Package", "Version", "SHA256", "Size", "Filename")
                 values = (SOURCE_PACKAGE, SOURCE_VERSION, sha256, size, path)
-                return write_debian_lock(HERE / "debian-source.lock", [dict(zip(keys, values, strict=True))])
+                return write_debian_lock(LOCKS / "debian-source.lock", [dict(zip(keys, values, strict=True))])
     raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
 
 
 def lock_cuda(apt) -> None:
     found = list(stanzas(apt("apt-cache", "show", f"{CUDA_PACKAGE}={CUDA_VERSION}")))
-    write_debian_lock(HERE / "debian-cuda.lock", found[:1])
+    write_debian_lock(LOCKS / "debian-cuda.lock", found[:1])
 
 
 def write_debian_lock(path: Path, entries: list[dict]) -> None:
@@ -136,11 +135,11 @@ def main() -> None:
     if sys.version_info[:2] != (3, 11):  # pip evaluates requirements' conditions for the Python that it runs on
         raise Failure("make lock needs CPython 3.11, the image's: make PYTHON=python3.11 lock")
     with isolated_apt(debian_mirrors()[0]) as apt:
-        for packages in sorted(HERE.glob("debian-*.txt")):
+        for packages in sorted(LOCKS.glob("debian-*.txt")):
             lock_debian(apt, packages)
         lock_python_source(apt)
         lock_cuda(apt)
-    for requirements in sorted(HERE.glob("requirements-*.in")):
+    for requirements in sorted(LOCKS.glob("requirements-*.in")):
         lock_python(requirements)
 
 

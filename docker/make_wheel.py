@@ -18,21 +18,22 @@ import engine as engines
 import fetch
 import images
 import provenance
-from fetch import CACHE, Failure, main_guard
-
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-DIST = ROOT / "dist"
+from common import (
+    CACHE,
+    DIST,
+    LOCKS,
+    ROOT,
+    SCRIPTS,
+    Failure,
+    environment,
+    fresh_folder,
+    main_guard,
+    read_record,
+    sha256_of,
+    virtual_environment,
+)
 
 NEWEST_GCC_FOR_CUDA = 13
-
-# Variables of the caller that would change what is built, installed or tested.
-LEFT_OUT_OF_ENVIRONMENT = (
-    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_", "CXXFLAGS",
-    "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
-    "NVCC_", "SOURCE_DIRTY",
-    "VIRTUAL_ENV",
-)  # fmt: skip
 
 
 class Steps:
@@ -50,41 +51,12 @@ class Steps:
         print(f"==> {text}  ({time.monotonic() - self.started:.0f} s)", flush=True)
 
 
-def environment(*path: Path, **extra: str) -> dict[str, str]:
-    """This process's environment without what would change a build, with folders put first on the PATH."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
-    env |= {"CCACHE_DISABLE": "1", "TORCH_NO_COMPILER_WRAPPER": "1"}  # no objects from a cache of the caller's
-    env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
-    return env | extra
-
-
 def stage(project: Path, staged: Path) -> dict[str, str]:
     """Copies what a project is built from; returns its commit, whether it is dirty, and its time, for the record."""
-    subprocess.run(["bash", HERE / "stage-source.sh", project, staged], check=True)
-    command = ["bash", HERE / "source-facts.sh", project, staged]
+    subprocess.run(["bash", SCRIPTS / "stage-source.sh", project, staged], check=True)
+    command = ["bash", SCRIPTS / "source-facts.sh", project, staged]
     text = subprocess.check_output(command, text=True, env=environment())
     return dict(line.split("=", 1) for line in text.splitlines())
-
-
-def virtual_environment(name: str, python: str = sys.executable) -> Path:
-    """Folder `bin` of .cache/<name>, with exactly what docker/requirements-<name>.txt locks; made anew if that changed."""
-    fetch.fetch_set(name)
-    lock = HERE / f"requirements-{name}.txt"
-    folder = (CACHE / "venv").resolve() / name  # its programs name this path: one through a link may end before they do
-    stamp = folder / "made-from"
-    wanted = f"{fetch.sha256_of(lock)} {Path(python).resolve()} {folder}"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        shutil.rmtree(folder, ignore_errors=True)
-        made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
-        subprocess.run(
-            [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
-             "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
-            check=True, env=environment(),
-        )  # fmt: skip
-        stamp.write_text(wanted)
-    return folder / "bin"
 
 
 def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
@@ -171,13 +143,13 @@ def host_variant(variant: str) -> dict[str, str]:
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
     locks = [
-        HERE / "install-cuda.sh",
-        HERE / "debian-cuda.lock",
-        *(HERE / f"requirements-{n}.txt" for n in images.CUDA_SETS),
+        SCRIPTS / "install-cuda.sh",
+        LOCKS / "debian-cuda.lock",
+        *(LOCKS / f"requirements-{n}.txt" for n in images.CUDA_SETS),
     ]
-    wanted = " ".join(map(fetch.sha256_of, locks))
+    wanted = " ".join(map(sha256_of, locks))
     if not stamp.exists() or stamp.read_text() != wanted:
-        script = ["bash", HERE / "install-cuda.sh", folder, CACHE / "wheels", CACHE / "debian"]
+        script = ["bash", SCRIPTS / "install-cuda.sh", folder, CACHE / "wheels", CACHE / "debian"]
         subprocess.run(script, check=True, env=environment(tools))
         stamp.write_text(wanted)
     homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
@@ -187,12 +159,12 @@ def host_variant(variant: str) -> dict[str, str]:
 def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
     tools = virtual_environment("build")
     env = environment(tools, MANYLINUX="auto", **host_variant(variant), **archs)
-    subprocess.run(["bash", HERE / "build-wheel.sh", ROOT, out], check=True, env=env)
+    subprocess.run(["bash", SCRIPTS / "build-wheel.sh", ROOT, out], check=True, env=env)
 
 
 def test_on_host(out: Path) -> None:
     tools = virtual_environment("test")
-    subprocess.run(["bash", HERE / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
+    subprocess.run(["bash", SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
 
 
 def publish(out: Path) -> Path:
@@ -200,7 +172,7 @@ def publish(out: Path) -> Path:
     wheels = list(out.glob("*.whl"))
     if len(wheels) != 1:
         raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
-    files = [wheels[0], provenance.write(wheels[0], HERE)]
+    files = [wheels[0], provenance.write(wheels[0], LOCKS)]
     DIST.mkdir(exist_ok=True)
     partials = [DIST / f".{file.name}.partial" for file in files]
     try:
@@ -216,13 +188,6 @@ def publish(out: Path) -> Path:
         if old.name not in {file.name for file in files}:
             old.unlink()
     return DIST / wheels[0].name
-
-
-def fresh_folder(name: str) -> Path:
-    folder = CACHE / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
@@ -256,7 +221,7 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
             steps.next()
             test_in_container(engine, names["test"], out)
     wheel = publish(out)
-    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {fetch.sha256_of(wheel)}")
+    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
 
 
 def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
@@ -269,11 +234,7 @@ def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         test_on_host(DIST)
     else:
         for wheel in wheels:
-            try:
-                base_of_wheel = provenance.read_record(wheel)["base"]
-            except provenance.NoRecord as error:
-                raise Failure(str(error)) from error
-            if base_of_wheel == "host":
+            if read_record(wheel)["base"] == "host":
                 raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
         images.fetch_inputs(variant)
         names = images.ensure(engine, variant, base)

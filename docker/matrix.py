@@ -14,8 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fetch import CACHE, Failure, main_guard
-from make_wheel import DIST, HERE, ROOT, environment
+from common import CACHE, DIST, ROOT, SCRIPTS, Failure, environment, main_guard
 
 GIGABYTES_NEEDED = 8
 TEST_PACKAGES = ("hypothesis", "numpy", "pytest", "pytest-xdist", "scipy")
@@ -71,7 +70,7 @@ def run_pair(python: str, torch: str) -> str:
     if tools is None:
         return f"skipped: {reason}"
     run = subprocess.run(
-        ["bash", HERE / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
+        ["bash", SCRIPTS / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     lines = run.stdout.strip().splitlines() or ["no output"]

@@ -17,21 +17,19 @@ import zipfile
 from pathlib import Path
 
 import engine as engines
-import fetch
 import images
-from fetch import CACHE, Failure, main_guard
-from make_wheel import (
-    HERE,
+from common import (
+    CACHE,
     ROOT,
-    check_host,
-    cuda_architectures,
+    SCRIPTS,
+    Failure,
     environment,
     fresh_folder,
-    host_variant,
-    run_cibuildwheel,
-    stage,
+    main_guard,
+    sha256_of,
     virtual_environment,
 )
+from make_wheel import check_host, cuda_architectures, host_variant, run_cibuildwheel, stage
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
@@ -79,7 +77,7 @@ def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict
 def build_on_host(source: Path, out: Path, facts: dict[str, str], extra: dict[str, str]) -> None:
     tools = virtual_environment("build")
     subprocess.run(
-        ["bash", HERE / "build-wheel.sh", source, out],
+        ["bash", SCRIPTS / "build-wheel.sh", source, out],
         check=True, env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
     )  # fmt: skip
 
@@ -122,7 +120,7 @@ def report(engine: str, image: str, first: Path, second: Path) -> None:
 def compare(engine: str, image: str, first: Path, second: Path) -> str:
     """The common sha256 of the wheels that two folders hold; fails with a report when they differ."""
     (left,), (right,) = first.glob("*.whl"), second.glob("*.whl")
-    sums = [fetch.sha256_of(path) for path in (left, right)]
+    sums = [sha256_of(path) for path in (left, right)]
     print(f"{sums[0]}  {left.name}  ({first.name})\n{sums[1]}  {right.name}  ({second.name})", flush=True)
     if sums[0] != sums[1]:
         report(engine, image, left, right)

@@ -12,7 +12,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from fetch import Failure, main_guard, read_debian_lock, verify
+from common import Failure, check_sha256, main_guard, read_debian_lock
 
 # Symbolic links and files that Debian's maintainer scripts create (update-alternatives, base-passwd).
 FINISH_LINKS = {
@@ -58,7 +58,7 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
 
         for entry in read_debian_lock(lock):
             path = packages / Path(entry.path).name
-            verify(path, entry.sha256)
+            check_sha256(path, entry.sha256)
             content = next(body for name, body in deb_members(path) if name.startswith("data.tar"))
             with tarfile.open(fileobj=io.BytesIO(content)) as data:
                 for info in data:

@@ -13,11 +13,8 @@ import sys
 from pathlib import Path
 
 import engine as engines
-import fetch
-from fetch import CACHE, Failure, main_guard
+from common import CACHE, ROOT, Failure, environment, fresh_folder, main_guard, read_record, sha256_of
 from images import image_name
-from make_wheel import ROOT, environment, fresh_folder
-from provenance import NoRecord, read_record
 from reproduce import report
 
 
@@ -55,10 +52,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.wheel.is_file():
         raise Failure(f"there is no wheel {args.wheel}: make verify WHEEL=path/to/customops-....whl")
-    try:
-        record = read_record(args.wheel)
-    except NoRecord as error:
-        raise Failure(str(error)) from error
+    record = read_record(args.wheel)
     source = record["source"]
     if not source["commit"] or source["dirty"]:
         raise Failure(f"{args.wheel.name} was built from uncommitted changes: nobody can rebuild it")
@@ -66,7 +60,7 @@ def main() -> None:
     if record["base"] != "host" and engine == "host":
         raise Failure(f"{args.wheel.name} was built in a container: start docker or podman to verify it")
     again = rebuild(record, engine)
-    expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
+    expected, actual = sha256_of(args.wheel), sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:
         report(engine, image_name("build", variant_of(record)), args.wheel.resolve(), again)

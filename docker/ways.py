@@ -9,8 +9,7 @@ import argparse
 import shutil
 import subprocess
 
-from fetch import CACHE, Failure, main_guard
-from make_wheel import DIST, ROOT, environment, virtual_environment
+from common import CACHE, DIST, ROOT, Failure, environment, main_guard, virtual_environment
 
 
 def run(tools, env, *arguments) -> None:

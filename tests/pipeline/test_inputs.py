@@ -43,7 +43,7 @@ def test_no_script_downloads_or_installs_unlocked(root):
         if script.name not in ("fetch.py", "lock.py"):
             tools = r"urlopen|\b(curl|wget) " + (r"|\bapt-get " if script.suffix == ".sh" else "")
             assert not re.search(tools, text), script
-        if script.name in ("make_wheel.py", "test-wheel.sh"):
+        if script.name in ("common.py", "test-wheel.sh"):
             assert "--no-index" in text
             assert "--require-hashes" in text or '"${wheels[0]}"' in text
 

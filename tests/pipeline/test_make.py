@@ -134,15 +134,15 @@ def test_an_old_python_is_refused(make, project, tmp_path):
 
 def test_tools_name_their_real_folder_when_the_cache_is_reached_through_a_link(tmp_path, monkeypatch):
     """A program starts by the path that it was installed under; the link may be gone by then."""
+    import common
     import fetch
-    import make_wheel
 
     (tmp_path / "real").mkdir()
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/venv").symlink_to(tmp_path / "real")
     (tmp_path / "requirements-none.txt").write_text("# make lock\n")
-    monkeypatch.setattr(make_wheel, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(make_wheel, "HERE", tmp_path)
+    monkeypatch.setattr(common, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(common, "LOCKS", tmp_path)
     monkeypatch.setattr(fetch, "fetch_set", lambda *names: None)
-    assert make_wheel.virtual_environment("none") == tmp_path / "real/none/bin"
+    assert common.virtual_environment("none") == tmp_path / "real/none/bin"
     assert str(tmp_path / "real/none/bin/python") in (tmp_path / "real/none/bin/pip").read_text().splitlines()[0]

@@ -7,7 +7,7 @@ import subprocess
 import zipfile
 
 import check_wheel
-import fetch
+import common
 import provenance
 import pytest
 import record
@@ -130,7 +130,7 @@ def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
     statement = json.loads(provenance.write(wheel, root / "docker").read_text())
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
-    assert statement["subject"] == [{"name": NAME, "digest": {"sha256": fetch.sha256_of(wheel)}}]
+    assert statement["subject"] == [{"name": NAME, "digest": {"sha256": common.sha256_of(wheel)}}]
     found = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert found[0] == {"name": "source", "digest": {"gitCommit": "c0ffee"}}
     assert found[1:] == provenance.materials(root / "docker", "host", False)
