@@ -36,7 +36,7 @@ if [[ ! -d $output ]]; then
   if [[ $(id -u) == 0 ]]; then chown "$(stat -c %u:%g "$project")" "$output"; fi
 fi
 for wheel in "$work"/repaired/*.whl; do
-  python "$here/provenance.py" "$wheel" --locks "$here"
+  python "$here/provenance.py" "$wheel"
   deliver "$wheel"
   deliver "$wheel.provenance.json"
   echo "built $output/$(basename "$wheel")"

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = LOCKS = ROOT / "docker"
+SCRIPTS = ROOT / "docker"
+LOCKS = ROOT / "docker/locks"
 DIST = ROOT / "dist"
 CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or ROOT / ".cache").resolve()  # elsewhere only in tests
 

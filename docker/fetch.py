@@ -1,6 +1,6 @@
 """Downloads every locked input into .cache/ and verifies its sha256: `make fetch`. The only step that uses the network.
 
-Reads docker/debian-*.lock and docker/requirements-*.txt. Debian files come from DEBIAN_MIRROR or from the mirrors in the
+Reads debian-*.lock and requirements-*.txt in docker/locks/. Debian files come from DEBIAN_MIRROR or from the mirrors in the
 machine's apt configuration, Python wheels from wherever pip is configured to look. Neither is trusted: a file counts
 by its hash alone. What is in .cache/ already is verified again and not downloaded. Standard library only, because it
 runs before anything is installed.

@@ -55,7 +55,7 @@ def inputs_digest(base: str, *files: Path) -> str:
 
 
 def debian_base(engine: str, target: str) -> str:
-    """Name of the image that docker/debian-<target>.lock describes; assembled and imported if it is new."""
+    """Name of the image that docker/locks/debian-<target>.lock describes; assembled and imported if it is new."""
     lock = LOCKS / f"debian-{target}.lock"
     image = f"customops-base:{target}-{inputs_digest('debian', lock, Path(rootfs.__file__))[:12]}"
     if inspect(engine, image, "{{.Id}}") is None:

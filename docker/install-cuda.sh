@@ -1,12 +1,11 @@
 #!/bin/bash
-# Puts the two locked CUDA compilers together: install-cuda.sh FOLDER WHEELS DEBS makes FOLDER/cuda12 and FOLDER/cuda13.
+# Puts the two locked CUDA compilers together: install-cuda.sh FOLDER LOCKS WHEELS DEBS.
 #
-# What each folder is made of stands in requirements-cuda{12,13}.txt, requirements-cudart12.txt and debian-cuda.lock, and is
-# verified here again. Nothing here asks for a GPU.
+# Makes FOLDER/cuda12 and FOLDER/cuda13. LOCKS holds requirements-cuda{12,13}.txt, requirements-cudart12.txt and
+# debian-cuda.lock, which name the inputs; each is verified here again. Nothing here asks for a GPU.
 set -euo pipefail
 
-target=$1 wheels=$2 debs=$3
-here=$(dirname "$(realpath "$0")")
+target=$1 locks=$2 wheels=$3 debs=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -19,10 +18,10 @@ unpack() {
     wheel=$(echo "$wheels/${name//-/_}-$version"-*.whl)
     verify "$sha256" "$wheel"
     python -m zipfile -e "$wheel" "$work/$2"
-  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) --hash=sha256:([0-9a-f]{64})$/\1 \2 \3/p' "$here/requirements-$1.txt")
+  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) --hash=sha256:([0-9a-f]{64})$/\1 \2 \3/p' "$locks/requirements-$1.txt")
 }
 
-read -r sha256 _ _ _ path <<<"$(grep -v '^#' "$here/debian-cuda.lock")"
+read -r sha256 _ _ _ path <<<"$(grep -v '^#' "$locks/debian-cuda.lock")"
 package=$debs/$(basename "$path")
 verify "$sha256" "$package"
 

@@ -1,7 +1,7 @@
-"""Regenerates the lock files from the short lists beside them: `make lock`.
+"""Regenerates the lock files in docker/locks/ from the short lists beside them: `make lock`.
 
-    docker/debian-*.txt      -> docker/debian-*.lock        with apt, which checks Debian's signatures
-    docker/requirements-*.in -> docker/requirements-*.txt   with pip, for the image's CPython on x86-64
+    debian-*.txt      -> debian-*.lock        with apt, which checks Debian's signatures
+    requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64
 
 Nothing else of the project resolves versions. A lock line names one file by its sha256; where the file comes from is the
 business of whoever fetches it. Needs a Debian-like machine with apt; DEBIAN_MIRROR overrides its mirror.

@@ -142,14 +142,14 @@ def host_variant(variant: str) -> dict[str, str]:
     fetch.fetch_set(*images.CUDA_SETS)
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
-    locks = [
+    made_of = [
         SCRIPTS / "install-cuda.sh",
         LOCKS / "debian-cuda.lock",
         *(LOCKS / f"requirements-{n}.txt" for n in images.CUDA_SETS),
     ]
-    wanted = " ".join(map(sha256_of, locks))
+    wanted = " ".join(map(sha256_of, made_of))
     if not stamp.exists() or stamp.read_text() != wanted:
-        script = ["bash", SCRIPTS / "install-cuda.sh", folder, CACHE / "wheels", CACHE / "debian"]
+        script = ["bash", SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
         subprocess.run(script, check=True, env=environment(tools))
         stamp.write_text(wanted)
     homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}

@@ -29,8 +29,8 @@ from elftools.elf.elffile import ELFFile
 from packaging.utils import parse_wheel_filename
 from provenance import purl
 
-HERE = Path(__file__).parent
-BASE_LOCK = HERE / "debian-build.lock"
+LOCKS = Path(__file__).resolve().parent / "locks"
+BASE_LOCK = LOCKS / "debian-build.lock"
 DOC = Path("/usr/share/doc")
 
 
@@ -71,7 +71,7 @@ def cuda_packages(libraries: Iterable[str]) -> list[dict]:
     packages = []
     for library in libraries:
         for requirements, name in CUDA_PACKAGES[library]:
-            lines = (HERE / f"requirements-{requirements}.txt").read_text().splitlines()
+            lines = (LOCKS / f"requirements-{requirements}.txt").read_text().splitlines()
             version, sha256 = next(
                 line.removeprefix(f"{name}==").split(" --hash=sha256:")
                 for line in lines

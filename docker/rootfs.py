@@ -1,6 +1,6 @@
 """Assembles a root file system from locked Debian packages: the base image, made without any container registry.
 
-    python3 docker/rootfs.py docker/debian-build.lock .cache/debian rootfs.tar
+    python3 docker/rootfs.py docker/locks/debian-build.lock .cache/debian rootfs.tar
 
 Unpacks every package and runs none of its scripts, so nothing but the packages' bytes decides the result: the same lock
 gives the same tar file, on any machine and without root. The few files that scripts would have made are listed in

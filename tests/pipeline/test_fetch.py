@@ -177,7 +177,7 @@ def test_no_mirror_known(tmp_path, monkeypatch):
 
 
 def test_every_lock_file_is_well_formed(root):
-    for lock in sorted((root / "docker").glob("debian-*.lock")):
+    for lock in sorted((root / "docker/locks").glob("debian-*.lock")):
         assert common.read_debian_lock(lock), lock
-    for lock in sorted((root / "docker").glob("requirements-*.txt")):
+    for lock in sorted((root / "docker/locks").glob("requirements-*.txt")):
         assert common.read_requirements(lock), lock

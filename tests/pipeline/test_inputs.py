@@ -9,7 +9,7 @@ import pytest
 # What a Dockerfile may copy from the build context: our own scripts and locks, and downloads, which are verified against
 # a lock where they are used (install-python.sh; pip with --require-hashes; install-cuda.sh).
 ALLOWED_COPY = re.compile(
-    r"docker/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
+    r"docker/(locks/)?[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
     r"|\.cache/wheels/nvidia_\*|\.cache/debian/nvidia-cuda-toolkit_\*\.deb"
 )
 
@@ -94,7 +94,7 @@ def test_another_cuda_compiler_than_the_locked_one_is_not_unpacked(root, tmp_pat
         (inputs / "nvidia_x-1.0-py3-none-any.whl").write_text("another")
     (inputs / "install-cuda.sh").write_bytes((root / "docker/install-cuda.sh").read_bytes())
     run = subprocess.run(
-        ["bash", inputs / "install-cuda.sh", tmp_path / "out", inputs, inputs],
+        ["bash", inputs / "install-cuda.sh", tmp_path / "out", inputs, inputs, inputs],
         capture_output=True,
         text=True,
         check=False,

@@ -92,8 +92,8 @@ def test_auto_falls_back_to_the_host_and_says_why(make):
 
 def test_a_cuda_build_without_its_compilers_never_becomes_a_cpu_wheel(make, project):
     """The tools are there, nvcc's packages are not and cannot be had."""
-    (project / "docker/requirements-build.txt").write_text("# make lock\n")
-    (project / "docker/requirements-test.txt").write_text("# make lock\n")
+    (project / "docker/locks/requirements-build.txt").write_text("# make lock\n")
+    (project / "docker/locks/requirements-test.txt").write_text("# make lock\n")
     run = make("wheel", "ENGINE=host", "VARIANT=cuda")
     assert_one_clear_line(run, "nvidia-cuda", project)
 
@@ -106,11 +106,11 @@ def test_missing_compiler(make, project):
 
 def test_corrupted_download(make, project):
     lock = next(
-        line for line in (project / "docker/requirements-build.txt").read_text().splitlines() if "ninja" in line
+        line for line in (project / "docker/locks/requirements-build.txt").read_text().splitlines() if "ninja" in line
     )
     wheels = project / ".cache/wheels"
     wheels.mkdir(parents=True)
-    (project / "docker/requirements-build.txt").write_text(lock + "\n")
+    (project / "docker/locks/requirements-build.txt").write_text(lock + "\n")
     name = lock.split(" ")[0].replace("==", "-") + "-py3-none-any.whl"
     (wheels / name).write_text("not the locked wheel")
     assert_one_clear_line(make("wheel", "ENGINE=host"), f"{name} is not the locked file: expected sha256", project)
