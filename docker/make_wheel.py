@@ -17,13 +17,12 @@ from pathlib import Path
 import engine as engines
 import fetch
 import images
-import provenance
 from common import (
     CACHE,
     DIST,
+    IMAGE_SCRIPTS,
     LOCKS,
     ROOT,
-    SCRIPTS,
     Failure,
     environment,
     fresh_folder,
@@ -32,6 +31,7 @@ from common import (
     sha256_of,
     virtual_environment,
 )
+from image import provenance
 
 NEWEST_GCC_FOR_CUDA = 13
 
@@ -53,8 +53,8 @@ class Steps:
 
 def stage(project: Path, staged: Path) -> dict[str, str]:
     """Copies what a project is built from; returns its commit, whether it is dirty, and its time, for the record."""
-    subprocess.run(["bash", SCRIPTS / "stage-source.sh", project, staged], check=True)
-    command = ["bash", SCRIPTS / "source-facts.sh", project, staged]
+    subprocess.run(["bash", IMAGE_SCRIPTS / "stage-source.sh", project, staged], check=True)
+    command = ["bash", IMAGE_SCRIPTS / "source-facts.sh", project, staged]
     text = subprocess.check_output(command, text=True, env=environment())
     return dict(line.split("=", 1) for line in text.splitlines())
 
@@ -143,13 +143,13 @@ def host_variant(variant: str) -> dict[str, str]:
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
     made_of = [
-        SCRIPTS / "install-cuda.sh",
+        IMAGE_SCRIPTS / "install-cuda.sh",
         LOCKS / "debian-cuda.lock",
         *(LOCKS / f"requirements-{n}.txt" for n in images.CUDA_SETS),
     ]
     wanted = " ".join(map(sha256_of, made_of))
     if not stamp.exists() or stamp.read_text() != wanted:
-        script = ["bash", SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
+        script = ["bash", IMAGE_SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
         subprocess.run(script, check=True, env=environment(tools))
         stamp.write_text(wanted)
     homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
@@ -159,12 +159,12 @@ def host_variant(variant: str) -> dict[str, str]:
 def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
     tools = virtual_environment("build")
     env = environment(tools, MANYLINUX="auto", **host_variant(variant), **archs)
-    subprocess.run(["bash", SCRIPTS / "build-wheel.sh", ROOT, out], check=True, env=env)
+    subprocess.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], check=True, env=env)
 
 
 def test_on_host(out: Path) -> None:
     tools = virtual_environment("test")
-    subprocess.run(["bash", SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
+    subprocess.run(["bash", IMAGE_SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
 
 
 def publish(out: Path) -> Path:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from common import CACHE, DIST, ROOT, SCRIPTS, Failure, environment, main_guard
+from common import CACHE, DIST, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard
 
 GIGABYTES_NEEDED = 8
 TEST_PACKAGES = ("hypothesis", "numpy", "pytest", "pytest-xdist", "scipy")
@@ -70,7 +70,7 @@ def run_pair(python: str, torch: str) -> str:
     if tools is None:
         return f"skipped: {reason}"
     run = subprocess.run(
-        ["bash", SCRIPTS / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
+        ["bash", IMAGE_SCRIPTS / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     lines = run.stdout.strip().splitlines() or ["no output"]

@@ -20,8 +20,8 @@ import engine as engines
 import images
 from common import (
     CACHE,
+    IMAGE_SCRIPTS,
     ROOT,
-    SCRIPTS,
     Failure,
     environment,
     fresh_folder,
@@ -77,7 +77,7 @@ def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict
 def build_on_host(source: Path, out: Path, facts: dict[str, str], extra: dict[str, str]) -> None:
     tools = virtual_environment("build")
     subprocess.run(
-        ["bash", SCRIPTS / "build-wheel.sh", source, out],
+        ["bash", IMAGE_SCRIPTS / "build-wheel.sh", source, out],
         check=True, env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
     )  # fmt: skip
 

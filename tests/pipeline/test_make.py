@@ -12,7 +12,7 @@ import pytest
 def project(root, tmp_path):
     """A copy of the project with an empty cache and a wheel in dist/ that must not change."""
     copy = tmp_path / "project"
-    subprocess.run(["bash", root / "docker/stage-source.sh", root, copy], check=True)
+    subprocess.run(["bash", root / "docker/image/stage-source.sh", root, copy], check=True)
     (copy / "dist").mkdir()
     (copy / "dist/customops-0-earlier.whl").write_text("earlier")
     return copy

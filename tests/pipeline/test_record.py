@@ -194,8 +194,8 @@ def facts_of(root, tmp_path):
     def run(project, **environment):
         staged = tmp_path / "staged"
         env = {k: v for k, v in os.environ.items() if not k.startswith("SOURCE_")} | environment
-        subprocess.run(["bash", root / "docker/stage-source.sh", project, staged], check=True, env=env)
-        command = ["bash", root / "docker/source-facts.sh", project, staged]
+        subprocess.run(["bash", root / "docker/image/stage-source.sh", project, staged], check=True, env=env)
+        command = ["bash", root / "docker/image/source-facts.sh", project, staged]
         text = subprocess.check_output(command, text=True, env=env)
         return dict(line.split("=", 1) for line in text.splitlines()), sorted(p.name for p in staged.rglob("*.c"))
 

@@ -1,10 +1,10 @@
 """Completes a repaired wheel: build record, SBOM, licences; then packs it so that equal contents are equal bytes.
 
-    python docker/record.py WHEEL
+    python docker/image/record.py WHEEL
 
 Adds to dist-info: `build.json` (which setup.py began; here come source and base), `sboms/customops.cdx.json` (CycloneDX 1.6,
 PEP 770), and the licences of what is linked statically. SOURCE_COMMIT, SOURCE_DIRTY and SOURCE_DATE_EPOCH come from
-docker/source-facts.sh. Rewrites the wheel in place: sorted names, one time stamp, two modes, one compression.
+docker/image/source-facts.sh. Rewrites the wheel in place: sorted names, one time stamp, two modes, one compression.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from elftools.elf.elffile import ELFFile
 from packaging.utils import parse_wheel_filename
 from provenance import purl
 
-LOCKS = Path(__file__).resolve().parent / "locks"
+LOCKS = Path(__file__).resolve().parents[1] / "locks"
 BASE_LOCK = LOCKS / "debian-build.lock"
 DOC = Path("/usr/share/doc")
 
@@ -82,7 +82,7 @@ def cuda_packages(libraries: Iterable[str]) -> list[dict]:
 
 
 def cuda_terms(package: dict) -> bytes | None:
-    """The licence that docker/install-cuda.sh kept."""
+    """The licence that docker/image/install-cuda.sh kept."""
     for library in CUDA_PACKAGES:
         path = Path(os.environ.get(f"{library.upper()}_HOME", "/nowhere"), "licenses", package["name"], "License.txt")
         if path.exists():

@@ -1,6 +1,6 @@
 """Writes a SLSA v1 provenance statement (in-toto, unsigned) beside a wheel: WHEEL.provenance.json.
 
-    python docker/provenance.py dist/customops-....whl [--locks docker/locks]
+    python docker/image/provenance.py dist/customops-....whl [--locks docker/locks]
 
 The statement says what went in, each with its sha256: the source commit, every Debian package and every Python wheel that
 the locks name. It follows from the wheel and the locks alone, so it is as reproducible as the wheel.
@@ -106,7 +106,7 @@ def write(wheel: Path, locks: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--locks", type=Path, default=Path(__file__).resolve().parent / "locks")
+    parser.add_argument("--locks", type=Path, default=Path(__file__).resolve().parents[1] / "locks")
     args = parser.parse_args()
     write(args.wheel, args.locks)
 

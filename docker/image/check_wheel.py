@@ -1,6 +1,6 @@
 """Checks that a repaired wheel runs wherever its tag says, on every Python and torch that it promises.
 
-    python docker/check_wheel.py dist/customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl
+    python docker/image/check_wheel.py dist/customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl
 
 Prints what it found, or one line for each broken rule and exit status 1. Runs after every repair. The rules are those of an extension on the LibTorch stable ABI: no CPython, ATen or
 C++ symbol, so that one file serves every Python and torch.
