@@ -1,4 +1,4 @@
-"""What every step shares: errors, paths, lock files, environments. The build record is read here, too.
+"""What every step shares: errors, paths, lock files, build records, environments.
 
 Standard library only, because fetch.py runs before anything is installed.
 """
@@ -29,10 +29,9 @@ PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_", "CXXFLAGS",
-    "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
-    "NVCC_", "SOURCE_DIRTY",
-    "VIRTUAL_ENV",
+    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
+    "CXXFLAGS", "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "NVCC_", "PIP_PREFIX", "PIP_TARGET", "PIP_USER",
+    "PYTEST_", "PYTHON", "SOURCE_COMMIT", "SOURCE_DIRTY", "VIRTUAL_ENV",
 )  # fmt: skip
 
 
@@ -137,18 +136,18 @@ def fresh_folder(name: str) -> Path:
 def environment(*path: Path, **extra: str) -> dict[str, str]:
     """This process's environment without what would change a build, with folders put first on the PATH."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
-    env |= {"CCACHE_DISABLE": "1", "TORCH_NO_COMPILER_WRAPPER": "1"}  # no objects from a cache of the caller's
+    env |= {"CCACHE_DISABLE": "1", "TORCH_NO_COMPILER_WRAPPER": "1"}  # no objects from the caller's cache
     env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
     return env | extra
 
 
 def virtual_environment(name: str, python: str = sys.executable) -> Path:
-    """Folder `bin` of .cache/venv/<name>, with exactly what requirements-<name>.txt locks; made anew if that changed."""
-    import fetch  # here, because it imports this module
+    """Folder `bin` of .cache/venv/<name>, with exactly what requirements-<name>.txt locks; rebuilt if the lock changes."""
+    import fetch  # not at the top: fetch imports this module
 
     fetch.fetch_set(name)
     lock = LOCKS / f"requirements-{name}.txt"
-    folder = (CACHE / "venv").resolve() / name  # its programs name this path: one through a link may end before they do
+    folder = (CACHE / "venv").resolve() / name  # its programs name this path: a link to it may go away before they do
     stamp = folder / "made-from"
     expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"
     if not stamp.exists() or stamp.read_text() != expected:

@@ -1,9 +1,9 @@
 """Downloads every locked input into .cache/ and verifies its sha256: `make fetch`. The only step that uses the network.
 
 Reads debian-*.lock and requirements-*.txt in docker/locks/. Debian files come from DEBIAN_MIRROR or from the mirrors in the
-machine's apt configuration, Python wheels from wherever pip is configured to look. Neither is trusted: a file counts
-by its hash alone. What is in .cache/ already is verified again and not downloaded. Standard library only, because it
-runs before anything is installed.
+machine's apt configuration, Python wheels from the index that pip is configured for. Neither is trusted: the hash
+decides. A file that is already in .cache/ is verified again, not downloaded. Standard library only, because this runs
+before anything is installed.
 """
 
 import argparse
@@ -38,9 +38,9 @@ RETRY_AFTER_SECONDS = (0, 2, 10)
 
 
 def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
-    """Gets one Debian file from the first mirror that has it; it appears in the folder only when its hash is right.
+    """Downloads one Debian file from the first mirror that has it. It appears in the folder only if its hash is right.
 
-    A mirror that cannot be reached is tried again a little later; one that answers is taken at its word.
+    A mirror that cannot be reached is tried again later. The answer of one that can, even an error, is final.
     """
     target = folder / Path(entry.path).name
     partial = target.with_name(target.name + ".partial")
@@ -102,7 +102,7 @@ def progress(text: str, last: bool) -> None:
 
 
 def find_wheel(folder: Path, requirement: str) -> Path | None:
-    """The file of a locked requirement, by the name and version that a wheel's file name carries."""
+    """The wheel of a locked requirement, found by the name and version in its file name."""
     name, _, version = requirement.partition("==")
     prefix = f"{name.replace('-', '_').replace('.', '_')}-{version}-".lower()
     for path in folder.glob("*.whl"):
@@ -137,7 +137,7 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
 
 
 def explain_pip(stderr: str) -> str:
-    """What pip said, in one line, with what to do about it."""
+    """pip's error in one line, with a remedy."""
     errors = [line.removeprefix("ERROR: ").strip() for line in stderr.splitlines() if line.startswith("ERROR: ")]
     said = next((line for line in errors if "No matching distribution" in line), errors[0] if errors else stderr[-200:])
     if "No space left" in stderr:

@@ -28,7 +28,7 @@ PAGE = """<!DOCTYPE html>
 
 
 class File(NamedTuple):
-    """One wheel of the index, and what installers want to know before they download it."""
+    """One wheel of the index, and what installers read before they download it."""
 
     name: str
     project: str
@@ -66,7 +66,7 @@ def link(file: File) -> str:
     attributes = {
         "data-requires-python": file.requires_python,
         "data-core-metadata": f"sha256={file.metadata_sha256}",
-        "data-dist-info-metadata": f"sha256={file.metadata_sha256}",  # PEP 658's name for it, for older installers
+        "data-dist-info-metadata": f"sha256={file.metadata_sha256}",  # the name of PEP 658, for older installers
     }
     text = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items() if value)
     return f'<a href="{url}"{text}>{html.escape(file.name)}</a><br>'
@@ -92,7 +92,7 @@ def write_page(folder: Path, title: str, links: list[str], data: dict) -> None:
 
 
 def write_index(dist: Path) -> Path:
-    """The index of all wheels in a folder, made anew in its subfolder simple-root."""
+    """Writes the index of all wheels in a folder to its subfolder simple-root, in place of an earlier one."""
     wheels = sorted(dist.glob("*.whl"))
     if not wheels:
         raise Failure(f"{dist} holds no wheel: run `make wheel` first")

@@ -3,8 +3,8 @@
     debian-*.txt      -> debian-*.lock        with apt, which checks Debian's signatures
     requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64
 
-Nothing else of the project resolves versions. A lock line names one file by its sha256; where the file comes from is the
-business of whoever fetches it. Needs a Debian-like machine with apt; DEBIAN_MIRROR overrides its mirror.
+No other step resolves versions. A lock line names one file by its sha256 and no host. Requires a Debian-like machine with
+apt; DEBIAN_MIRROR overrides its mirror.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
 SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
-# One package has nvcc, cicc and what they call; what it depends on is not needed (docker/image/install-cuda.sh).
+# This package has nvcc, cicc and what they call; its dependencies are not needed (docker/image/install-cuda.sh).
 CUDA_SUITE, CUDA_PACKAGE, CUDA_VERSION = "trixie", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2"
 
 
@@ -45,7 +45,7 @@ def stanzas(text: str):
 
 @contextlib.contextmanager
 def isolated_apt(mirror: str):
-    """apt(program, *arguments) -> stdout, in a state directory of its own; `update` has verified the archive's signature."""
+    """Yields apt(program, *arguments) -> stdout, with a state directory of its own, after a signature check by `update`."""
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
         for folder in ("lists/partial", "cache/archives/partial"):
@@ -79,11 +79,11 @@ def isolated_apt(mirror: str):
 
 
 def lock_debian(apt, packages: Path) -> None:
-    """Lets apt choose what a list of packages needs."""
+    """Locks a list of packages and the dependencies that apt chooses."""
     plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
     chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
-    wanted = [f"{name}={version.lstrip('(')}" for name, version in chosen]
-    found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *wanted))}
+    pinned = [f"{name}={version.lstrip('(')}" for name, version in chosen]
+    found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *pinned))}
     write_debian_lock(packages.with_suffix(".lock"), [found[name] for name in sorted(found)])
 
 
@@ -132,7 +132,7 @@ def lock_python(requirements: Path) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    if sys.version_info[:2] != (3, 11):  # pip evaluates requirements' conditions for the Python that it runs on
+    if sys.version_info[:2] != (3, 11):  # pip evaluates environment markers for the Python that runs it
         raise Failure("make lock needs CPython 3.11, the image's: make PYTHON=python3.11 lock")
     with isolated_apt(debian_mirrors()[0]) as apt:
         for packages in sorted(LOCKS.glob("debian-*.txt")):

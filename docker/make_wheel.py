@@ -1,8 +1,8 @@
-"""Builds, repairs, checks and tests a wheel, from nothing: `make wheel`.
+"""Builds, repairs, checks and tests a wheel: `make wheel`.
 
-With docker or podman: fetch, image, cibuildwheel in the build image, the test stage in the test image; no container has
-a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, the machine's own compiler,
-and the manylinux tag that this compiler allows. dist/ changes only when everything has succeeded.
+With docker or podman: fetch, build the images, run cibuildwheel in the build image, run the test stage in the test image.
+No container has a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, this machine's
+compiler, and the manylinux tag that this compiler allows. dist/ changes only if every step succeeds.
 """
 
 import argparse
@@ -37,7 +37,7 @@ NEWEST_GCC_FOR_CUDA = 13
 
 
 class Steps:
-    """Announces each step, and how long the one before took."""
+    """Prints each step, and the time since the first one."""
 
     def __init__(self, *names: str):
         self.names, self.done, self.started = names, 0, time.monotonic()
@@ -52,7 +52,7 @@ class Steps:
 
 
 def stage(project: Path, staged: Path) -> dict[str, str]:
-    """Copies what a project is built from; returns its commit, whether it is dirty, and its time, for the record."""
+    """Copies the sources of a project; returns commit, dirty flag and time, for the build record."""
     subprocess.run(["bash", IMAGE_SCRIPTS / "stage-source.sh", project, staged], check=True)
     command = ["bash", IMAGE_SCRIPTS / "source-facts.sh", project, staged]
     text = subprocess.check_output(command, text=True, env=environment())
@@ -60,11 +60,11 @@ def stage(project: Path, staged: Path) -> dict[str, str]:
 
 
 def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
-    """CUDA_ARCHS as a variable for a build, refused here already when it makes no sense."""
+    """CUDA_ARCHS as an environment variable of the build; a wrong value fails here, before anything is built."""
     if not wanted:
         return {}
     if variant != "cuda":
-        raise Failure(f"CUDA_ARCHS={wanted} goes with VARIANT=cuda, not with VARIANT={variant}")
+        raise Failure(f"CUDA_ARCHS={wanted} requires VARIANT=cuda, got VARIANT={variant}")
     sys.path.append(str(ROOT / "csrc"))
     import nvcc
 
@@ -73,7 +73,7 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
 
 
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
-    """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
+    """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container."""
     tools = virtual_environment("host")
     settings = [f"--env={name}={value}" for name, value in variables.items()]
     arguments = ["--network=none", *create, *settings]
@@ -89,18 +89,18 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
 
 
 def ccache(image: str) -> dict[str, str]:
-    """Switches ccache on in a container of a build image, with its objects under /ccache."""
+    """Environment variables that enable ccache in a container of a build image, with its objects in /ccache."""
     return {
         "CCACHE_NODISABLE": "1",
         "CCACHE_DIR": "/ccache",
         "CCACHE_MAXSIZE": "2G",
-        "CCACHE_COMPILERCHECK": f"string:{image}",  # the image is named by a digest of all that it is made of
-        "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",  # copied headers are new; their hash tells
+        "CCACHE_COMPILERCHECK": f"string:{image}",  # the image's name is a digest of its inputs
+        "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",  # copied headers are new; ccache compares hashes
     }
 
 
 def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
-    """Sources that have not changed since an earlier build are not compiled again: their objects are in .cache/ccache.
+    """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache.
 
     `make reproduce`, `make verify` and plain `docker run` compile everything.
     """
@@ -119,7 +119,7 @@ def test_in_container(engine: str, image: str, out: Path) -> None:
 def check_host() -> None:
     if sys.version_info[:2] != (3, 11):
         raise Failure(
-            f"ENGINE=host needs CPython 3.11, which the locked wheels are for, and this is {sys.version.split()[0]}: "
+            f"ENGINE=host needs CPython 3.11, which the locked wheels are for; this is {sys.version.split()[0]}: "
             "make PYTHON=python3.11 ..., or use ENGINE=docker"
         )
     compiler = os.environ.get("CXX", "c++")
@@ -128,30 +128,30 @@ def check_host() -> None:
 
 
 def host_variant(variant: str) -> dict[str, str]:
-    """Variables that say what to build on this machine; for CUDA, with the locked compilers under .cache/cuda."""
+    """Environment variables of a host build; for CUDA, installs the locked compilers in .cache/cuda."""
     if variant == "cpu":
         return {"CUSTOMOPS_VARIANT": "cpu"}
     compiler = os.environ.get("CXX", "c++")
     major = int(subprocess.check_output([compiler, "-dumpversion"], text=True).split(".")[0])
     if major > NEWEST_GCC_FOR_CUDA and "clang" not in subprocess.check_output([compiler, "--version"], text=True):
         raise Failure(
-            f"VARIANT=cuda ENGINE=host: nvcc 12.4 takes GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
+            f"VARIANT=cuda ENGINE=host: nvcc 12.4 supports GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
             "set CXX to an older one, or use ENGINE=docker"
         )
     tools = virtual_environment("build")
     fetch.fetch_set(*images.CUDA_SETS)
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
-    made_of = [
+    inputs = [
         IMAGE_SCRIPTS / "install-cuda.sh",
         LOCKS / "debian-cuda.lock",
         *(LOCKS / f"requirements-{n}.txt" for n in images.CUDA_SETS),
     ]
-    wanted = " ".join(map(sha256_of, made_of))
-    if not stamp.exists() or stamp.read_text() != wanted:
+    expected = " ".join(map(sha256_of, inputs))
+    if not stamp.exists() or stamp.read_text() != expected:
         script = ["bash", IMAGE_SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
         subprocess.run(script, check=True, env=environment(tools))
-        stamp.write_text(wanted)
+        stamp.write_text(expected)
     homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
     return {"CUSTOMOPS_VARIANT": "cuda"} | homes
 
@@ -168,7 +168,7 @@ def test_on_host(out: Path) -> None:
 
 
 def publish(out: Path) -> Path:
-    """Moves the one wheel and its provenance to dist/, in place of earlier ones."""
+    """Copies the wheel and its provenance to dist/, then removes earlier ones."""
     wheels = list(out.glob("*.whl"))
     if len(wheels) != 1:
         raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
@@ -217,7 +217,7 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         names = images.ensure(engine, variant, base)
         steps.next()
         build_in_container(engine, names["build"], out, archs)
-        if not os.environ.get("CUSTOMOPS_TESTED"):  # which `make verify` says: it compares with a wheel that passed
+        if not os.environ.get("CUSTOMOPS_TESTED"):  # set by `make verify`, whose wheel has passed
             steps.next()
             test_in_container(engine, names["test"], out)
     wheel = publish(out)
@@ -225,7 +225,7 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
 
 
 def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
-    """The test stage on the wheel that dist/ holds."""
+    """Runs the test stage on the wheel in dist/."""
     wheels = list(DIST.glob("customops-*.whl"))
     if not wheels:
         return make_wheel(engine, variant, base, archs)
@@ -242,9 +242,9 @@ def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
 
 
 def test_pipeline() -> None:
-    """The tests of the pipeline itself, which need the source tree."""
+    """Runs the tests of the pipeline itself, which need the source tree."""
     tools = virtual_environment("pipeline")
-    processes = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")  # a file's tests share folders
+    processes = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")  # tests of one file share folders
     pytest = (tools / "python", "-m", "pytest", "-q", *processes, "tests/pipeline")
     run = subprocess.run(pytest, cwd=ROOT, env=environment(tools), check=False)
     if run.returncode:

@@ -1,8 +1,8 @@
-"""Uploads the wheel of dist/, once it deserves it: `make publish [REPOSITORY_URL=...]`.
+"""Checks the wheel of dist/ and uploads it: `make publish [REPOSITORY_URL=...]`.
 
-Refuses a wheel that was built from a dirty tree, or that `make reproduce` has not built twice with these very bytes; then
-`twine check --strict` and `twine upload`. Without REPOSITORY_URL twine's own configuration decides where to. Credentials
-are twine's business, too (TWINE_USERNAME, TWINE_PASSWORD, or its configuration file).
+Refuses a wheel from a dirty tree, and one that `make reproduce` has not built twice with the same bytes. Then runs
+`twine check --strict` and `twine upload`. Without REPOSITORY_URL, twine's configuration names the index. twine also reads
+the credentials (TWINE_USERNAME, TWINE_PASSWORD, or its configuration file).
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python3 docker/rootfs.py docker/locks/debian-build.lock .cache/debian rootfs.tar
 
-Unpacks every package and runs none of its scripts, so nothing but the packages' bytes decides the result: the same lock
-gives the same tar file, on any machine and without root. The few files that scripts would have made are listed in
-`FINISH`. Each package is verified against the lock as it is read.
+Unpacks every package and runs no maintainer script, so the result depends only on the packages' bytes: the same lock gives
+the same tar file, on any machine and without root. FINISH_LINKS and FINISH_FILES list the few files that scripts would have
+made. Each package is verified against the lock.
 """
 
 import argparse
@@ -25,7 +25,7 @@ FINISH_FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
 }
-# Nothing in a container reads these, and they are half of the bytes.
+# No step reads these, and they are half of the bytes.
 LEFT_OUT = ("usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/lintian/")
 KEPT_IN_DOC = "/copyright"  # licences of what is linked statically into a wheel
 

@@ -1,7 +1,7 @@
 """Rebuilds a wheel from the commit that it records, and compares: `make verify WHEEL=...`.
 
-Says `identical`, or shows what differs and fails. The rebuild uses the scripts, locks and Dockerfile of that commit, in a
-clone under .cache/verify, so a wheel stays verifiable after the project has moved on.
+Prints `identical`, or reports what differs and fails. The rebuild uses the scripts, locks and Dockerfile of that commit, in
+a clone under .cache/verify, so a wheel stays verifiable after the project has changed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def variant_of(record: dict) -> str:
 
 
 def rebuild(record: dict, engine: str) -> Path:
-    """The wheel that `make wheel` makes from the commit of a record, in this repository."""
+    """Runs `make wheel` on the commit of a record, in a clone of this repository; returns the new wheel."""
     commit = record["source"]["commit"]
     if not re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", commit):
         raise Failure(f"{commit!r} is not a commit")
@@ -32,8 +32,8 @@ def rebuild(record: dict, engine: str) -> Path:
     checkout = subprocess.run(["git", "-C", source, "checkout", "--quiet", commit], capture_output=True, check=False)
     if clone.returncode or checkout.returncode:
         raise Failure(f"this repository has no commit {commit}: fetch it first (git fetch --all)")
-    script = source / "docker/make_wheel.py"
-    for name in ("debian", "wheels"):  # what is downloaded and verified already
+    script = source / "docker/make_wheel.py"  # every commit has it there
+    for name in ("debian", "wheels"):  # saves downloads; the rebuild verifies them again
         if (CACHE / name).exists():
             shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
     env = environment(SOURCE_DATE_EPOCH=str(record["source"]["date_epoch"]), CUSTOMOPS_TESTED="1")

@@ -2,8 +2,8 @@
 
     python docker/image/provenance.py dist/customops-....whl [--locks docker/locks]
 
-The statement says what went in, each with its sha256: the source commit, every Debian package and every Python wheel that
-the locks name. It follows from the wheel and the locks alone, so it is as reproducible as the wheel.
+The statement lists every input with its sha256: the source commit, every Debian package and every Python wheel of the
+locks. It depends only on the wheel and the locks, so it is as reproducible as the wheel.
 Format: in-toto Statement v1, SLSA provenance v1. Standard library only.
 """
 
@@ -41,7 +41,7 @@ def purl(kind: str, name: str, version: str) -> str:
 
 
 def materials(locks: Path, base: str, cuda: bool) -> list[dict]:
-    """Everything that the pipeline brought: Python tools, and for containers the base, package by package or by digest."""
+    """The inputs of the pipeline: Python tools and, for containers, the base, by package or by digest."""
     image, _, digest = base.rpartition("@sha256:")
     found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
     debian = () if image or base == "host" else DEBIAN_LOCKS

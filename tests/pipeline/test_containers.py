@@ -187,7 +187,7 @@ def test_a_mount_without_a_project(tmp_path):
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_the_test_stage_wants_exactly_one_wheel(root, tmp_path, count):
+def test_the_test_stage_requires_exactly_one_wheel(root, tmp_path, count):
     for number in range(count):
         (tmp_path / f"customops-{number}.whl").touch()
     run = container(TEST, mounts=[(tmp_path, "/dist"), (root / "tests", "/tests")])

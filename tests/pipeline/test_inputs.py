@@ -29,7 +29,7 @@ def test_nothing_else_is_copied(dockerfile):
     assert not re.search(r"^ADD ", dockerfile, re.MULTILINE)
 
 
-def test_nothing_is_downloaded_and_pip_wants_hashes(dockerfile):
+def test_nothing_is_downloaded_and_pip_requires_hashes(dockerfile):
     assert not re.search(r"\b(curl|wget|apt-get|dnf|yum|git clone)\b", dockerfile)
     for command in re.findall(r"pip install .*", dockerfile):
         assert "--no-index" in command

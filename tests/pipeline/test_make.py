@@ -67,9 +67,9 @@ def assert_one_clear_line(run, message, project):
     ("arguments", "message"),
     [
         (["VARIANT=gpu"], "VARIANT must be one of cpu, cuda, got 'gpu'"),
-        (["VARIANT=cuda", "BASE=manylinux"], "VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13"),
+        (["VARIANT=cuda", "BASE=manylinux"], "VARIANT=cuda needs BASE=debian: nvcc 12.4 supports GCC up to 13"),
         (["VARIANT=cuda", "CUDA_ARCHS=hopper"], "CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90"),
-        (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 goes with VARIANT=cuda, not with VARIANT=cpu"),
+        (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 requires VARIANT=cuda, got VARIANT=cpu"),
         (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
         (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),
         (["ENGINE=docker"], "ENGINE=docker: docker is not installed; or use ENGINE=host"),
