@@ -1,4 +1,4 @@
-# Every target is one line into a script of docker/ that can be run by itself. `make help` lists them.
+# Every target calls one script of docker/, which also runs by itself. `make help` lists the targets.
 VARIANT ?= cpu
 ENGINE ?= auto
 BASE ?= debian
@@ -13,13 +13,13 @@ RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error:
 
 .PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch image shell lock lint format clean
 help:  ## this list
-	@echo "make TARGET [VARIABLE=value ...]; the variables, and their values now, stand below"
+	@echo "make TARGET [VARIABLE=value ...]; the variables and their current values are below"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
 	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
 	@echo "  PYTHON=$(PYTHON)   runs the scripts; PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES)"
 
-wheel:  ## build, repair, check and test a wheel; it appears in dist/ when all that went well
+wheel:  ## build, repair, check and test a wheel; it appears in dist/ if every step succeeds
 	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS)
 
 test:  ## the op tests against the wheel of dist/ (built if absent), then the tests of the pipeline
@@ -29,22 +29,22 @@ test:  ## the op tests against the wheel of dist/ (built if absent), then the te
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
 	$(RUN) docker/ways.py
 
-test-gpu:  ## the op tests on this machine's GPUs; PYTHON has torch, pytest, hypothesis, scipy; dist/ the wheel
+test-gpu:  ## the op tests on this machine's GPUs, with the wheel of dist/; PYTHON needs torch, pytest, hypothesis, scipy
 	@bash docker/test-gpu.sh "$(PYTHON)"
 
 sanitize:  ## the same under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
 
-bench:  ## time every op beside its peers, with the PYTHON that has customops and torch; into benchmarks/results
+bench:  ## time every op and its peers, into benchmarks/results; PYTHON needs customops and torch
 	@$(PYTHON) benchmarks
 
 test-matrix:  ## the op tests against the same wheel file on other Pythons and torches
 	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"
 
-reproduce:  ## two builds that differ in place, time, user, ...: equal bytes, or a report of what differs
+reproduce:  ## two builds that differ in place, time, user, ...: the same bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
 
-verify:  ## rebuild WHEEL=... from the commit that it records: identical, or a report
+verify:  ## rebuild WHEEL=... from its recorded commit: identical, or a report of what differs
 	$(RUN) docker/verify.py --engine "$(ENGINE)" "$(WHEEL)"
 
 index:  ## dist/simple-root, a static package index that pip and uv install from
@@ -56,7 +56,7 @@ publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=...,
 docs:  ## the site of docs/, into build/site; a broken link is an error
 	$(RUN) docker/docs.py
 
-fetch:  ## download every locked input into .cache/ and verify it; the only step with a network
+fetch:  ## download every locked input to .cache/ and verify it; the only step with a network
 	$(RUN) docker/fetch.py
 
 image:  ## the build and test images
@@ -71,7 +71,7 @@ lock:  ## regenerate every lock file (Debian or Ubuntu machine)
 lint:  ## ruff, clang-format, shellcheck, without changing anything
 	$(RUN) docker/lint.py
 
-format:  ## the same, mending what can be mended
+format:  ## the same, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
 
 clean:  ## remove build products; downloads and images stay

@@ -1,14 +1,13 @@
-"""Builds the site of docs/ into build/site: `make docs`. A broken link, or an op that api.md names and nobody has, is an error.
+"""Builds the site of docs/ into build/site: `make docs`. A broken link, or an unknown op in api.md, is an error.
 
-The code blocks of its pages are run by tests/ways/test_docs.py.
+tests/ways/test_docs.py runs the code blocks of its pages.
 """
 
 import argparse
 import subprocess
 import sys
 
-from fetch import main_guard
-from make_wheel import ROOT, environment, virtual_environment
+from common import ROOT, environment, main_guard, virtual_environment
 
 
 def main() -> None:

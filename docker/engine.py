@@ -4,7 +4,7 @@ import argparse
 import shutil
 import subprocess
 
-from fetch import Failure, main_guard
+from common import Failure, main_guard
 
 ENGINES = ("auto", "docker", "podman", "host")
 

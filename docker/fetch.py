@@ -1,18 +1,16 @@
 """Downloads every locked input into .cache/ and verifies its sha256: `make fetch`. The only step that uses the network.
 
-Reads docker/debian-*.lock and docker/requirements-*.txt. Debian files come from DEBIAN_MIRROR or from the mirrors in the
-machine's apt configuration, Python wheels from wherever pip is configured to look. Neither is trusted: a file counts
-by its hash alone. What is in .cache/ already is verified again and not downloaded. Standard library only, because it
-runs before anything is installed.
+Reads debian-*.lock and requirements-*.txt in docker/locks/. Debian files come from DEBIAN_MIRROR or from the mirrors in the
+machine's apt configuration, Python wheels from the index that pip is configured for. Neither is trusted: the hash
+decides. A file that is already in .cache/ is verified again, not downloaded. Standard library only, because this runs
+before anything is installed.
 """
 
 import argparse
 import concurrent.futures
 import contextlib
 import errno
-import hashlib
 import http.client
-import os
 import re
 import shutil
 import subprocess
@@ -21,106 +19,28 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import NamedTuple
 
-HERE = Path(__file__).parent
-CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or HERE.parent / ".cache").resolve()  # elsewhere only in tests
-# The image's CPython and platform, as options of pip.
-PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11", "--abi=cp311", "--abi=abi3",
-              "--abi=none", *(f"--platform={p}_x86_64" for p in (
-                  "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
-                  "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux"))]  # fmt: skip
-
+from common import (
+    CACHE,
+    LOCKS,
+    PIP_TARGET,
+    Failure,
+    Locked,
+    check_sha256,
+    debian_mirrors,
+    main_guard,
+    read_debian_lock,
+    read_requirements,
+    sha256_of,
+)
 
 RETRY_AFTER_SECONDS = (0, 2, 10)
 
 
-class Failure(Exception):
-    """Something the user can mend; printed as one line."""
-
-
-def main_guard(main) -> None:
-    """Runs main(); an expected failure becomes one line on stderr and exit status 1."""
-    try:
-        main()
-    except Failure as failure:
-        sys.exit(f"error: {failure}")
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"error: `{' '.join(map(str, error.cmd))[:200]}` failed with exit status {error.returncode}")
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            sys.exit(
-                f"error: the disk that holds {error.filename or CACHE} is full: free some space and run this again"
-            )
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; what was downloaded and verified stays in the cache")
-
-
-class Locked(NamedTuple):
-    """One locked file: ``path`` is relative to a Debian mirror, or a requirement such as ``ninja==1.13.2``."""
-
-    sha256: str
-    path: str
-    size: int = 0
-
-
-def read_debian_lock(path: Path) -> list[Locked]:
-    entries = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if line and not line.startswith("#"):
-            fields = line.split()
-            if len(fields) != 5 or not re.fullmatch("[0-9a-f]{64}", fields[0]):
-                raise Failure(f"{path}:{number} is not `sha256 size package version path`: run `make lock`")
-            entries.append(Locked(fields[0], fields[4], int(fields[1])))
-    return entries
-
-
-def read_requirements(path: Path) -> list[Locked]:
-    entries = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if line and not line.startswith("#"):
-            match = re.fullmatch(r"([a-z0-9.-]+==\S+) --hash=sha256:([0-9a-f]{64})", line)
-            if not match:
-                raise Failure(f"{path}:{number} is not `name==version --hash=sha256:...`: run `make lock`")
-            entries.append(Locked(match[2], match[1]))
-    return entries
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def verify(path: Path, expected: str) -> None:
-    actual = sha256_of(path)
-    if actual != expected:
-        raise Failure(
-            f"{path} is not the locked file: expected sha256 {expected}, got {actual}; "
-            "delete it and run `make fetch` again"
-        )
-
-
-def debian_mirrors() -> list[str]:
-    """DEBIAN_MIRROR (several may be given, separated by spaces), or the Debian archives that this machine's apt uses."""
-    if os.environ.get("DEBIAN_MIRROR"):
-        return [url.rstrip("/") for url in os.environ["DEBIAN_MIRROR"].split()]
-    apt = Path(os.environ.get("CUSTOMOPS_APT_DIR", "/etc/apt"))
-    urls = []
-    for file in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
-        if file.suffix in (".list", ".sources") and file.is_file():
-            lines = [line for line in file.read_text().splitlines() if re.match(r"(deb|URIs:)\s", line)]
-            urls += re.findall(r"https?://\S+", "\n".join(lines))
-    urls = [url.rstrip("/") for url in urls if re.search(r"/debian[^/]*/?$", url)]
-    if not urls:
-        raise Failure("this machine's apt names no Debian mirror: set DEBIAN_MIRROR to one, e.g. http://HOST/debian")
-    return list(dict.fromkeys(urls))
-
-
 def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
-    """Gets one Debian file from the first mirror that has it; it appears in the folder only when its hash is right.
+    """Downloads one Debian file from the first mirror that has it. It appears in the folder only if its hash is right.
 
-    A mirror that cannot be reached is tried again a little later; one that answers is taken at its word.
+    A mirror that cannot be reached is tried again later. The answer of one that can, even an error, is final.
     """
     target = folder / Path(entry.path).name
     partial = target.with_name(target.name + ".partial")
@@ -158,7 +78,7 @@ def fetch_debian(lock: Path, folder: Path) -> None:
     for entry in entries:
         path = folder / Path(entry.path).name
         if path.exists():
-            verify(path, entry.sha256)
+            check_sha256(path, entry.sha256)
         else:
             missing.append(entry)
     if missing:
@@ -182,7 +102,7 @@ def progress(text: str, last: bool) -> None:
 
 
 def find_wheel(folder: Path, requirement: str) -> Path | None:
-    """The file of a locked requirement, by the name and version that a wheel's file name carries."""
+    """The wheel of a locked requirement, found by the name and version in its file name."""
     name, _, version = requirement.partition("==")
     prefix = f"{name.replace('-', '_').replace('.', '_')}-{version}-".lower()
     for path in folder.glob("*.whl"):
@@ -212,12 +132,12 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
         path = find_wheel(folder, entry.path)
         if path is None:
             raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
-        verify(path, entry.sha256)
+        check_sha256(path, entry.sha256)
     print(f"{lock.name}: {len(entries)} wheels verified, {len(missing)} downloaded", flush=True)
 
 
 def explain_pip(stderr: str) -> str:
-    """What pip said, in one line, with what to do about it."""
+    """pip's error in one line, with a remedy."""
     errors = [line.removeprefix("ERROR: ").strip() for line in stderr.splitlines() if line.startswith("ERROR: ")]
     said = next((line for line in errors if "No matching distribution" in line), errors[0] if errors else stderr[-200:])
     if "No space left" in stderr:
@@ -238,19 +158,19 @@ def explain_pip(stderr: str) -> str:
 def fetch_debian_set(*names: str) -> None:
     """The packages of some locks: ``fetch_debian_set("build", "test")``."""
     for name in names:
-        fetch_debian(HERE / f"debian-{name}.lock", CACHE / "debian")
+        fetch_debian(LOCKS / f"debian-{name}.lock", CACHE / "debian")
 
 
 def fetch_set(*names: str) -> None:
     """The wheels of some requirement sets: ``fetch_set("build", "test")``."""
     for name in names:
-        fetch_wheels(HERE / f"requirements-{name}.txt", CACHE / "wheels")
+        fetch_wheels(LOCKS / f"requirements-{name}.txt", CACHE / "wheels")
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in HERE.glob("debian-*.lock")))
-    fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in HERE.glob("requirements-*.txt")))
+    fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
+    fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Builds the build and test images of a variant, where they are not there yet: `make image`. Uses no network."""
+"""Builds the build and test image of a variant if they are missing: `make image`. The builds use no network."""
 
 import argparse
 import hashlib
@@ -9,13 +9,11 @@ from pathlib import Path
 import engine as engines
 import fetch
 import rootfs
-from fetch import CACHE, Failure, main_guard
+from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, Failure, main_guard, sha256_of
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
-CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt of what docker/install-cuda.sh puts together
+CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt that docker/image/install-cuda.sh reads
 # manylinux_2_28_x86_64:2026.10.26-1, PyPA's own image; the digest is the pin.
 MANYLINUX = "quay.io/pypa/manylinux_2_28_x86_64@sha256:e0adf18521ad35192df733a6c62d35df7801957d24e0470238aacecfab2188a3"
 TARGETS = ("build", "test")
@@ -30,7 +28,7 @@ def check_choices(variant: str, base: str) -> None:
         raise Failure(f"BASE must be one of {', '.join(BASES)}, got {base!r}")
     if (variant, base) == ("cuda", "manylinux"):
         raise Failure(
-            "VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13, and manylinux_2_28 has a newer one"
+            "VARIANT=cuda needs BASE=debian: nvcc 12.4 supports GCC up to 13, and manylinux_2_28 has a newer one"
         )
 
 
@@ -52,14 +50,14 @@ def inspect(engine: str, image: str, template: str) -> str | None:
 def inputs_digest(base: str, *files: Path) -> str:
     digest = hashlib.sha256(base.encode())
     for path in files:
-        digest.update(f"\n{path.name} {fetch.sha256_of(path)}".encode())
+        digest.update(f"\n{path.name} {sha256_of(path)}".encode())
     return digest.hexdigest()
 
 
 def debian_base(engine: str, target: str) -> str:
-    """Name of the image that docker/debian-<target>.lock describes; assembled and imported if it is new."""
-    lock = HERE / f"debian-{target}.lock"
-    image = f"customops-base:{target}-{inputs_digest('debian', lock, HERE / 'rootfs.py')[:12]}"
+    """Name of the image of docker/locks/debian-<target>.lock; assembles and imports it if it is missing."""
+    lock = LOCKS / f"debian-{target}.lock"
+    image = f"customops-base:{target}-{inputs_digest('debian', lock, Path(rootfs.__file__))[:12]}"
     if inspect(engine, image, "{{.Id}}") is None:
         tar = CACHE / f"rootfs-{target}.tar"
         rootfs.assemble(lock, CACHE / "debian", tar)
@@ -75,7 +73,7 @@ def manylinux_base(engine: str) -> str:
 
 
 def check_disk(engine: str) -> None:
-    """A full disk in the middle of an image build leaves a long error; this is a short one before it starts."""
+    """Fails early, in one line: a full disk during an image build gives a long error."""
     template = "{{.DockerRootDir}}" if engine == "docker" else "{{.Store.GraphRoot}}"
     root = subprocess.run([engine, "info", "--format", template], capture_output=True, text=True, check=False)
     path = Path(root.stdout.strip() or "/")
@@ -90,16 +88,14 @@ def fetch_inputs(variant: str) -> None:
 
 
 def digest_names(variant: str, base: str) -> dict[str, str]:
-    """Names of the build and test image as the working tree describes them.
+    """Names of the build and test image of this working tree.
 
-    They carry a digest of everything that the images are made of, so that two checkouts which share an engine do not
-    exchange them in the middle of a build.
+    A name ends in a digest of the image's inputs, so that two checkouts with one engine never use each other's images.
     """
-    # What the Dockerfiles copy, and what the bases are made of.
-    copied = [*HERE.glob("*.sh"), *HERE.glob("*.lock")]
-    copied += [HERE / f"{name}.py" for name in ("check_wheel", "fatbin", "provenance", "record", "rootfs")]
+    # What the Dockerfiles copy, and what makes the base images.
+    copied = [*IMAGE_SCRIPTS.glob("*.sh"), *IMAGE_SCRIPTS.glob("*.py"), *LOCKS.glob("*.lock"), Path(rootfs.__file__)]
     sets = (*TARGETS, "host") if variant == "cpu" else (*TARGETS, "host", *CUDA_SETS)
-    copied += [HERE / f"requirements-{name}.txt" for name in sets]
+    copied += [LOCKS / f"requirements-{name}.txt" for name in sets]
     if variant == "cuda":
         copied.append(dockerfile("cpu"))
     digest = inputs_digest(MANYLINUX if base == "manylinux" else base, dockerfile(variant), *sorted(copied))
@@ -107,9 +103,9 @@ def digest_names(variant: str, base: str) -> dict[str, str]:
 
 
 def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
-    """The images of `digest_names`; builds what is missing, from inputs that must have been fetched.
+    """Builds the missing images of `digest_names`, from inputs that must have been fetched; returns the names.
 
-    customops-build:<variant>, for people, points to the last one.
+    Also tags the images customops-build:<variant> and customops-test:<variant>, for use by hand.
     """
     names = digest_names(variant, base)
     missing = [target for target in TARGETS if inspect(engine, names[target], "{{.Id}}") is None]
@@ -124,7 +120,7 @@ def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
 
 
 def bases(engine: str, base: str) -> dict[str, str]:
-    """Arguments of Dockerfile.cpu."""
+    """Build arguments of Dockerfile.cpu."""
     if base == "debian":
         return {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
     image = manylinux_base(engine)
@@ -132,7 +128,7 @@ def bases(engine: str, base: str) -> dict[str, str]:
 
 
 def below_cuda(engine: str, base: str) -> dict[str, str]:
-    """Arguments of Dockerfile.cuda: the images that it adds the CUDA compilers to."""
+    """Build arguments of Dockerfile.cuda: the CPU images that it starts from."""
     return {f"{target.upper()}_IMAGE": name for target, name in ensure(engine, "cpu", base).items()}
 
 
@@ -151,7 +147,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--base", default="debian")
-    parser.add_argument("--shell", action="store_true", help="then open one in the build image")
+    parser.add_argument("--shell", action="store_true", help="then open a shell in the build image")
     args = parser.parse_args()
     check_choices(args.variant, args.base)
     engine, _ = engines.choose(args.engine)

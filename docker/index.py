@@ -17,10 +17,8 @@ from email.parser import BytesParser
 from pathlib import Path
 from typing import NamedTuple
 
-import fetch
-from fetch import Failure, main_guard
+from common import DIST, Failure, main_guard, sha256_of
 
-DIST = Path(__file__).parents[1] / "dist"
 PAGE = """<!DOCTYPE html>
 <html><head><meta name="pypi:repository-version" content="1.1"><title>{title}</title></head>
 <body>
@@ -30,7 +28,7 @@ PAGE = """<!DOCTYPE html>
 
 
 class File(NamedTuple):
-    """One wheel of the index, and what installers want to know before they download it."""
+    """One wheel of the index, and what installers read before they download it."""
 
     name: str
     project: str
@@ -57,8 +55,8 @@ def add_wheel(wheel: Path, files: Path) -> File:
     beside = files / f"{wheel.name}.metadata"
     beside.write_bytes(metadata)
     return File(
-        wheel.name, normalize(fields["Name"]), fields["Version"], fetch.sha256_of(target), target.stat().st_size,
-        fields["Requires-Python"] or "", fetch.sha256_of(beside),
+        wheel.name, normalize(fields["Name"]), fields["Version"], sha256_of(target), target.stat().st_size,
+        fields["Requires-Python"] or "", sha256_of(beside),
     )  # fmt: skip
 
 
@@ -68,7 +66,7 @@ def link(file: File) -> str:
     attributes = {
         "data-requires-python": file.requires_python,
         "data-core-metadata": f"sha256={file.metadata_sha256}",
-        "data-dist-info-metadata": f"sha256={file.metadata_sha256}",  # PEP 658's name for it, for older installers
+        "data-dist-info-metadata": f"sha256={file.metadata_sha256}",  # the name of PEP 658, for older installers
     }
     text = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items() if value)
     return f'<a href="{url}"{text}>{html.escape(file.name)}</a><br>'
@@ -94,7 +92,7 @@ def write_page(folder: Path, title: str, links: list[str], data: dict) -> None:
 
 
 def write_index(dist: Path) -> Path:
-    """The index of all wheels in a folder, made anew in its subfolder simple-root."""
+    """Writes the index of all wheels in a folder to its subfolder simple-root, in place of an earlier one."""
     wheels = sorted(dist.glob("*.whl"))
     if not wheels:
         raise Failure(f"{dist} holds no wheel: run `make wheel` first")
@@ -119,7 +117,7 @@ def main() -> None:
     parser.add_argument("--dist", type=Path, default=DIST, help="folder with the wheels")
     root = write_index(parser.parse_args().dist)
     for wheel in sorted((root / "files").glob("*.whl")):
-        print(f"{fetch.sha256_of(wheel)}  {wheel.name}")
+        print(f"{sha256_of(wheel)}  {wheel.name}")
     print(
         f"serve it: python3 -m http.server -d {root} 8000; install: pip install --index-url http://127.0.0.1:8000/simple ..."
     )

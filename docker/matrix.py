@@ -2,9 +2,9 @@
 
     python3 docker/matrix.py --pythons "3.10 3.13" --torches "2.10.0 2.15.0"      pairs them up in order
 
-Interpreters are looked for on the PATH and in pyenv's folder; each pair gets a virtual environment under .cache/matrix/.
-These torches are whatever pip's index offers, not locked: the wheel has to work with them as users get them. Expect 5 to
-7 GB a pair, since most torch versions come as CUDA builds.
+Finds interpreters on the PATH and in pyenv's folder; each pair has a virtual environment under .cache/matrix/. torch comes
+from pip's index and is not locked: the wheel must work with what users get. Expect 5 to 7 GB a pair, because most torch
+versions are CUDA builds.
 """
 
 import argparse
@@ -14,8 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fetch import CACHE, Failure, main_guard
-from make_wheel import DIST, HERE, ROOT, environment
+from common import CACHE, DIST, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard
 
 GIGABYTES_NEEDED = 8
 TEST_PACKAGES = ("hypothesis", "numpy", "pytest", "pytest-xdist", "scipy")
@@ -29,7 +28,7 @@ def pair_up(pythons: str, torches: str) -> list[tuple[str, str]]:
 
 
 def find_python(version: str) -> str | None:
-    """An interpreter of this version that starts (a pyenv shim may be on the PATH and lead nowhere)."""
+    """An interpreter of this version that starts; a pyenv shim on the PATH may point to none."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     for candidate in [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"versions/{version}*/bin/python"))]:
         if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
@@ -38,7 +37,7 @@ def find_python(version: str) -> str | None:
 
 
 def prepare(python: str, torch: str) -> tuple[Path | None, str]:
-    """(folder with the environment's programs, reason for None)."""
+    """(bin folder of the environment, ""), or (None, reason)."""
     interpreter = find_python(python)
     if interpreter is None:
         return None, f"there is no python{python} on the PATH or under pyenv"
@@ -50,7 +49,7 @@ def prepare(python: str, torch: str) -> tuple[Path | None, str]:
     if (free := shutil.disk_usage(folder.parent).free / 1e9) < GIGABYTES_NEEDED:
         return None, f"{folder.parent} has {free:.0f} GB left, a torch may take {GIGABYTES_NEEDED}"
     print(f"python {python}, torch {torch}: installing", flush=True)
-    if not complete.exists():  # what failed half-way; otherwise only something is missing
+    if not complete.exists():  # a failed installation; a complete one only lacks packages
         shutil.rmtree(folder, ignore_errors=True)
     if subprocess.run([interpreter, "-m", "venv", folder], capture_output=True, check=False).returncode:
         return None, f"{interpreter} cannot make a virtual environment"
@@ -71,7 +70,7 @@ def run_pair(python: str, torch: str) -> str:
     if tools is None:
         return f"skipped: {reason}"
     run = subprocess.run(
-        ["bash", HERE / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
+        ["bash", IMAGE_SCRIPTS / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     lines = run.stdout.strip().splitlines() or ["no output"]
@@ -100,7 +99,7 @@ def main() -> None:
     if any(result.startswith("FAILED") for result in results.values()):
         sys.exit("error: the wheel failed on a pair above")
     if not any(result.startswith("passed") for result in results.values()):
-        sys.exit("error: no pair could be tested; the reasons stand above")
+        sys.exit("error: no pair could be tested; see the reasons above")
 
 
 if __name__ == "__main__":

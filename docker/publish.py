@@ -1,30 +1,24 @@
-"""Uploads the wheel of dist/, once it deserves it: `make publish [REPOSITORY_URL=...]`.
+"""Checks the wheel of dist/ and uploads it: `make publish [REPOSITORY_URL=...]`.
 
-Refuses a wheel that was built from a dirty tree, or that `make reproduce` has not built twice with these very bytes; then
-`twine check --strict` and `twine upload`. Without REPOSITORY_URL twine's own configuration decides where to. Credentials
-are twine's business, too (TWINE_USERNAME, TWINE_PASSWORD, or its configuration file).
+Refuses a wheel from a dirty tree, and one that `make reproduce` has not built twice with the same bytes. Then runs
+`twine check --strict` and `twine upload`. Without REPOSITORY_URL, twine's configuration names the index. twine also reads
+the credentials (TWINE_USERNAME, TWINE_PASSWORD, or its configuration file).
 """
 
 import argparse
 import subprocess
 from pathlib import Path
 
-import fetch
-from fetch import CACHE, Failure, main_guard
-from make_wheel import DIST, environment, virtual_environment
-from provenance import NoRecord, read_record
+from common import CACHE, DIST, Failure, environment, main_guard, read_record, sha256_of, virtual_environment
 
 
 def check(wheel: Path) -> None:
-    try:
-        source = read_record(wheel)["source"]
-    except NoRecord as error:
-        raise Failure(str(error)) from error
+    source = read_record(wheel)["source"]
     if not source["commit"] or source["dirty"]:
         raise Failure(
             f"{wheel.name} was built from a tree with uncommitted changes: commit them, then `make wheel reproduce`"
         )
-    sha256 = fetch.sha256_of(wheel)
+    sha256 = sha256_of(wheel)
     if not (CACHE / "reproduced" / sha256).exists():
         raise Failure(
             f"{wheel.name} (sha256 {sha256}) has not been reproduced: run `make reproduce` on the same commit"

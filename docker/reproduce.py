@@ -1,9 +1,9 @@
-"""Builds the wheel twice, as differently as possible, and compares: `make reproduce`.
+"""Builds the wheel twice, under different conditions, and compares: `make reproduce`.
 
-Two copies of the source, in different folders with different modes and creation order. One goes through cibuildwheel, the
-other through plain `docker run`. Between the two also differ: wall-clock time (by libfaketime), time zone, locale, umask,
-host name, user id and number of jobs. Prints both sha256; if they differ, says where, and fails. With ENGINE=host
-both builds run on this machine, in different folders and, where libfaketime is found, at different times.
+The two copies of the source are in different folders and have different modes and creation order. cibuildwheel builds one,
+plain `docker run` the other. The builds also differ in wall-clock time (libfaketime), time zone, locale, umask, host name,
+user id and number of jobs. Prints both sha256; if they differ, reports where and fails. With ENGINE=host both builds run on
+this machine, in different folders and, if libfaketime is installed, at different times.
 
     python3 docker/reproduce.py --engine docker [--source FOLDER]
 """
@@ -17,21 +17,19 @@ import zipfile
 from pathlib import Path
 
 import engine as engines
-import fetch
 import images
-from fetch import CACHE, Failure, main_guard
-from make_wheel import (
-    HERE,
+from common import (
+    CACHE,
+    IMAGE_SCRIPTS,
     ROOT,
-    check_host,
-    cuda_architectures,
+    Failure,
     environment,
     fresh_folder,
-    host_variant,
-    run_cibuildwheel,
-    stage,
+    main_guard,
+    sha256_of,
     virtual_environment,
 )
+from make_wheel import check_host, cuda_architectures, host_variant, run_cibuildwheel, stage
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
@@ -58,7 +56,7 @@ def build_with_cibuildwheel(engine: str, image: str, source: Path, out: Path, fa
 
 
 def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
-    """Plain `docker run` as another user, at another time, which is checked, and on a file system in memory."""
+    """Plain `docker run` as another user, on a file system in memory, at a later time; checks that the time is faked."""
     clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     variables = [f"--env={name}={value}" for name, value in (facts | SECOND | clock).items()]
     later = int(time.time()) + (DAYS_LATER - 1) * 86400
@@ -79,7 +77,7 @@ def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict
 def build_on_host(source: Path, out: Path, facts: dict[str, str], extra: dict[str, str]) -> None:
     tools = virtual_environment("build")
     subprocess.run(
-        ["bash", HERE / "build-wheel.sh", source, out],
+        ["bash", IMAGE_SCRIPTS / "build-wheel.sh", source, out],
         check=True, env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
     )  # fmt: skip
 
@@ -103,12 +101,12 @@ def list_differences(first: Path, second: Path) -> list[str]:
 
 
 def report(engine: str, image: str, first: Path, second: Path) -> None:
-    """Where the two differ: diffoscope's report (the build image has it), or a list of members."""
+    """Prints where two wheels differ: the members, and diffoscope's report (the build image has diffoscope)."""
     for line in list_differences(first, second):
         print(f"  {line}", flush=True)
     if engine != "host":
         folders = [f"--volume={path.parent}:/{name}:ro" for path, name in ((first, "first"), (second, "second"))]
-        # ldconfig: diffoscope finds libmagic through the loader's cache, which an unpacked base does not have.
+        # ldconfig: diffoscope finds libmagic through the loader's cache, which an unpacked base lacks.
         script = 'ldconfig && env -u PYTHONPATH /usr/bin/python3 /usr/bin/diffoscope "$@" | head -n 200'
         run = [engine, "run", "--rm", "--network=none", *folders, image]
         files = (f"/first/{first.name}", f"/second/{second.name}")
@@ -122,7 +120,7 @@ def report(engine: str, image: str, first: Path, second: Path) -> None:
 def compare(engine: str, image: str, first: Path, second: Path) -> str:
     """The common sha256 of the wheels that two folders hold; fails with a report when they differ."""
     (left,), (right,) = first.glob("*.whl"), second.glob("*.whl")
-    sums = [fetch.sha256_of(path) for path in (left, right)]
+    sums = [sha256_of(path) for path in (left, right)]
     print(f"{sums[0]}  {left.name}  ({first.name})\n{sums[1]}  {right.name}  ({second.name})", flush=True)
     if sums[0] != sums[1]:
         report(engine, image, left, right)

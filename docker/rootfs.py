@@ -1,10 +1,10 @@
 """Assembles a root file system from locked Debian packages: the base image, made without any container registry.
 
-    python3 docker/rootfs.py docker/debian-build.lock .cache/debian rootfs.tar
+    python3 docker/rootfs.py docker/locks/debian-build.lock .cache/debian rootfs.tar
 
-Unpacks every package and runs none of its scripts, so nothing but the packages' bytes decides the result: the same lock
-gives the same tar file, on any machine and without root. The few files that scripts would have made are listed in
-`FINISH`. Each package is verified against the lock as it is read.
+Unpacks every package and runs no maintainer script, so the result depends only on the packages' bytes: the same lock gives
+the same tar file, on any machine and without root. FINISH_LINKS and FINISH_FILES list the few files that scripts would have
+made. Each package is verified against the lock.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from fetch import Failure, main_guard, read_debian_lock, verify
+from common import Failure, check_sha256, main_guard, read_debian_lock
 
 # Symbolic links and files that Debian's maintainer scripts create (update-alternatives, base-passwd).
 FINISH_LINKS = {
@@ -25,7 +25,7 @@ FINISH_FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
 }
-# Nothing in a container reads these, and they are half of the bytes.
+# No step reads these, and they are half of the bytes.
 LEFT_OUT = ("usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/lintian/")
 KEPT_IN_DOC = "/copyright"  # licences of what is linked statically into a wheel
 
@@ -58,7 +58,7 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
 
         for entry in read_debian_lock(lock):
             path = packages / Path(entry.path).name
-            verify(path, entry.sha256)
+            check_sha256(path, entry.sha256)
             content = next(body for name, body in deb_members(path) if name.startswith("data.tar"))
             with tarfile.open(fileobj=io.BytesIO(content)) as data:
                 for info in data:

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The op tests on this machine's GPUs, with this machine's own torch: test-gpu.sh [--sanitize] [PYTHON [DIST [TESTS]]]
+# Runs the op tests on this machine's GPUs, with its own torch: test-gpu.sh [--sanitize] [PYTHON [DIST [TESTS]]]
 #
-# Needs the one wheel in DIST, the folder TESTS, and a PYTHON that has torch, pytest, hypothesis and SciPy. Installs the wheel into a temporary
-# folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer over our kernels.
+# Requires one wheel in DIST, the folder TESTS, and a PYTHON with torch, pytest, hypothesis and SciPy. Installs the wheel
+# into a temporary folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer on our
+# kernels.
 set -euo pipefail
 
 sanitize=false
@@ -18,7 +19,8 @@ fi
 # Absolute, because the tests run elsewhere; a link is kept, because a virtual environment's python is one.
 python=$(command -v "$python") || { echo "error: there is no ${1:-python3}" >&2; exit 1; }
 [[ $python == /* ]] || python=$PWD/$python
-"$python" -c 'import hypothesis, pytest, scipy, torch' || { echo "error: $python lacks what the tests need: pip install torch pytest hypothesis scipy" >&2; exit 1; }
+"$python" -c 'import hypothesis, pytest, scipy, torch' ||
+  { echo "error: $python lacks what the tests need: pip install torch pytest hypothesis scipy" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -36,8 +38,8 @@ if ! $sanitize; then
   "${suite[@]}"
   exit
 fi
-# memcheck sees an access beyond a tensor's end only if each tensor is an allocation of its own; graphs cannot do without
-# torch's cache. Torch's own kernels are not ours to check, but initcheck has to see what they write.
+# memcheck detects an access beyond a tensor's end only if each tensor is its own allocation, but graphs require torch's
+# cache. The tools check our kernels only; initcheck must also see what torch's kernels write.
 for tool in ${TOOLS:-memcheck racecheck initcheck synccheck}; do
   echo "==> compute-sanitizer --tool=$tool"
   tests="not huge and not compiled" environment=() ours=(--kernel-name kernel_substring=customops)

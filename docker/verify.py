@@ -1,7 +1,7 @@
 """Rebuilds a wheel from the commit that it records, and compares: `make verify WHEEL=...`.
 
-Says `identical`, or shows what differs and fails. The rebuild uses the scripts, locks and Dockerfile of that commit, in a
-clone under .cache/verify, so a wheel stays verifiable after the project has moved on.
+Prints `identical`, or reports what differs and fails. The rebuild uses the scripts, locks and Dockerfile of that commit, in
+a clone under .cache/verify, so a wheel stays verifiable after the project has changed.
 """
 
 import argparse
@@ -13,11 +13,8 @@ import sys
 from pathlib import Path
 
 import engine as engines
-import fetch
-from fetch import CACHE, Failure, main_guard
+from common import CACHE, ROOT, Failure, environment, fresh_folder, main_guard, read_record, sha256_of
 from images import image_name
-from make_wheel import ROOT, environment, fresh_folder
-from provenance import NoRecord, read_record
 from reproduce import report
 
 
@@ -26,7 +23,7 @@ def variant_of(record: dict) -> str:
 
 
 def rebuild(record: dict, engine: str) -> Path:
-    """The wheel that `make wheel` makes from the commit of a record, in this repository."""
+    """Runs `make wheel` on the commit of a record, in a clone of this repository; returns the new wheel."""
     commit = record["source"]["commit"]
     if not re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", commit):
         raise Failure(f"{commit!r} is not a commit")
@@ -35,8 +32,8 @@ def rebuild(record: dict, engine: str) -> Path:
     checkout = subprocess.run(["git", "-C", source, "checkout", "--quiet", commit], capture_output=True, check=False)
     if clone.returncode or checkout.returncode:
         raise Failure(f"this repository has no commit {commit}: fetch it first (git fetch --all)")
-    script = source / "docker/make_wheel.py"
-    for name in ("debian", "wheels"):  # what is downloaded and verified already
+    script = source / "docker/make_wheel.py"  # every commit has it there
+    for name in ("debian", "wheels"):  # saves downloads; the rebuild verifies them again
         if (CACHE / name).exists():
             shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
     env = environment(SOURCE_DATE_EPOCH=str(record["source"]["date_epoch"]), CUSTOMOPS_TESTED="1")
@@ -55,10 +52,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.wheel.is_file():
         raise Failure(f"there is no wheel {args.wheel}: make verify WHEEL=path/to/customops-....whl")
-    try:
-        record = read_record(args.wheel)
-    except NoRecord as error:
-        raise Failure(str(error)) from error
+    record = read_record(args.wheel)
     source = record["source"]
     if not source["commit"] or source["dirty"]:
         raise Failure(f"{args.wheel.name} was built from uncommitted changes: nobody can rebuild it")
@@ -66,7 +60,7 @@ def main() -> None:
     if record["base"] != "host" and engine == "host":
         raise Failure(f"{args.wheel.name} was built in a container: start docker or podman to verify it")
     again = rebuild(record, engine)
-    expected, actual = fetch.sha256_of(args.wheel), fetch.sha256_of(again)
+    expected, actual = sha256_of(args.wheel), sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:
         report(engine, image_name("build", variant_of(record)), args.wheel.resolve(), again)

@@ -1,16 +1,15 @@
 """Tests the wheel of dist/ and the sources in it, built in three ways: `make test-ways`.
 
 The wheel's prebuilt library, the one that customops.jit compiles, and the one of csrc/CMakeLists.txt: first tests/ways,
-then the whole op suite against the second and third (`make test` has run it against the first). What is compiled stays in
-.cache/ways. Needs a C++ compiler on this machine.
+then the whole op suite against the second and third (`make test` has run it against the first). Compiled files stay in
+.cache/ways. Requires a C++ compiler on this machine.
 """
 
 import argparse
 import shutil
 import subprocess
 
-from fetch import CACHE, Failure, main_guard
-from make_wheel import DIST, ROOT, environment, virtual_environment
+from common import CACHE, DIST, ROOT, Failure, environment, main_guard, virtual_environment
 
 
 def run(tools, env, *arguments) -> None:
@@ -48,7 +47,7 @@ def main() -> None:
     )
     run(tools, env, *install, wheels[0])
     pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
-    print("==> tests/ways: what is the same for all builds, and what a just-in-time build survives", flush=True)
+    print("==> tests/ways: all builds agree; a just-in-time build survives kills", flush=True)
     run(tools, env, *pytest, ROOT / "tests/ways")
     if quick:
         return

@@ -1,4 +1,4 @@
-"""The scripts of docker/ are imported as modules. Downloads and tool environments are shared with the project; dist is not touched."""
+"""The scripts of docker/ and docker/image/ are imported as modules. Downloads and tool environments are shared with the project; dist is not touched."""
 
 import functools
 import http.server
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docker"))
+sys.path[:0] = [str(ROOT / "docker"), str(ROOT / "docker/image")]
 
 
 @pytest.fixture

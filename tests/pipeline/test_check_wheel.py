@@ -161,7 +161,7 @@ def test_rpath(wheel, library):
      "customops/notes.txt", f"{INFO}/direct_url.json", "setup.py"],
 )  # fmt: skip
 def test_stray_file(wheel, name):
-    assert f"file: {name} does not belong into the wheel" in check_wheel.check(wheel({name: b"x"}))[0]
+    assert f"file: {name} does not belong in the wheel" in check_wheel.check(wheel({name: b"x"}))[0]
 
 
 def test_the_sources_travel(wheel, root):
@@ -253,11 +253,11 @@ def test_good_cuda_libraries_are_reported(cuda_wheel):
     ("changes", "message"),
     [
         ({"recorded": RECORDED | {"cuda12": ["80", "90"]}}, r"_cuda12.so holds .*'ptx': \[90\]} in one of its units"),
-        ({"held": HELD | {"cuda12": (UNIT12, UNIT12[:2])}}, r"holds .*'ptx': \[\]} in one of its units, promised is"),
+        ({"held": HELD | {"cuda12": (UNIT12, UNIT12[:2])}}, r"holds .*'ptx': \[\]} in one of its units, expected"),
         ({"held": {"cuda12": HELD["cuda12"]}}, "CUDA: customops/_cuda13.so is missing"),
         ({"held": {}}, "CUDA: customops/_cuda13.so is missing"),
         ({"held": HELD | {"cuda13": ([(2, 100, False)],)}}, "device code that is not compressed"),
-        ({"held": HELD | {"cuda13": ()}}, r"_cuda13.so holds {} in one of its units, promised is"),
+        ({"held": HELD | {"cuda13": ()}}, r"_cuda13.so holds {} in one of its units, expected"),
         ({"held": HELD | {"cuda13": ([(2, 90, True)],)}, "recorded": RECORDED | {"cuda13": ["90"]}},
          "sm_90 is in customops/_cuda12.so and in customops/_cuda13.so"),
         ({"held": {"cuda12": HELD["cuda12"]}, "recorded": {"cuda12": RECORDED["cuda12"]}}, "must hold cuda12 and cuda13"),

@@ -144,7 +144,7 @@ def test_jobs_follow_the_limits_of_the_container(root, limits, expected):
 
 def test_the_cpu_image_never_makes_a_cuda_build_a_cpu_wheel(root, tmp_path):
     project = tmp_path / "project"
-    subprocess.run(["bash", root / "docker/stage-source.sh", root, project], check=True)
+    subprocess.run(["bash", root / "docker/image/stage-source.sh", root, project], check=True)
     command = [ENGINE, "run", "--rm", "--network=none", "--env=CUSTOMOPS_VARIANT=cuda", f"--volume={project}:/project"]
     run = subprocess.run([*command, BUILD], capture_output=True, text=True, check=False)
     assert run.returncode != 0
@@ -159,7 +159,7 @@ def test_the_test_image_has_no_compiler():
 
 def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     project = tmp_path / "project"
-    subprocess.run(["bash", root / "docker/stage-source.sh", root, project], check=True)
+    subprocess.run(["bash", root / "docker/image/stage-source.sh", root, project], check=True)
     before = sorted(p.relative_to(project) for p in project.rglob("*"))
     subprocess.run(["chown", "-R", "12345:23456", project], check=False)  # only root can; otherwise it is ours
     owner = (project.stat().st_uid, project.stat().st_gid)
@@ -187,7 +187,7 @@ def test_a_mount_without_a_project(tmp_path):
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_the_test_stage_wants_exactly_one_wheel(root, tmp_path, count):
+def test_the_test_stage_requires_exactly_one_wheel(root, tmp_path, count):
     for number in range(count):
         (tmp_path / f"customops-{number}.whl").touch()
     run = container(TEST, mounts=[(tmp_path, "/dist"), (root / "tests", "/tests")])

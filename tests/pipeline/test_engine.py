@@ -1,7 +1,7 @@
 """Which engine builds, and what is said when none can."""
 
+import common
 import engine
-import fetch
 import pytest
 
 ANSWERS = "#!/bin/sh\nexit 0\n"
@@ -58,7 +58,7 @@ def test_auto_says_why(install):
 )
 def test_a_named_engine_never_falls_back(install, requested, programs, message):
     install(**programs)
-    with pytest.raises(fetch.Failure, match=message):
+    with pytest.raises(common.Failure, match=message):
         engine.choose(requested)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import common
 import fetch
 import pytest
 
@@ -69,7 +70,7 @@ def test_downloads_once(lock, cache, serve, monkeypatch, capsys):
 def test_a_corrupted_download_is_refused(lock, cache, serve, monkeypatch):
     monkeypatch.setenv("DEBIAN_MIRROR", serve(b"a Debian packagE"))
     got = hashlib.sha256(b"a Debian packagE").hexdigest()
-    with pytest.raises(fetch.Failure, match=rf"hello_1_amd64.deb .*expected sha256 {SHA256}, got {got}"):
+    with pytest.raises(common.Failure, match=rf"hello_1_amd64.deb .*expected sha256 {SHA256}, got {got}"):
         fetch.fetch_debian(lock, cache)
     assert list(cache.iterdir()) == []
 
@@ -82,20 +83,20 @@ def test_the_next_mirror_is_tried(lock, cache, serve, monkeypatch):
 
 def test_no_network_and_an_empty_cache(lock, cache, monkeypatch):
     monkeypatch.setenv("DEBIAN_MIRROR", "http://127.0.0.1:9")
-    with pytest.raises(fetch.Failure, match=r"cannot download .*hello_1_amd64.deb .*check the network"):
+    with pytest.raises(common.Failure, match=r"cannot download .*hello_1_amd64.deb .*check the network"):
         fetch.fetch_debian(lock, cache)
 
 
 def test_a_mirror_that_is_no_url(lock, cache, monkeypatch):
     monkeypatch.setenv("DEBIAN_MIRROR", "mirror.local/debian")
-    with pytest.raises(fetch.Failure, match=r"unknown url type.*set DEBIAN_MIRROR"):
+    with pytest.raises(common.Failure, match=r"unknown url type.*set DEBIAN_MIRROR"):
         fetch.fetch_debian(lock, cache)
 
 
 def test_a_corrupted_cached_file_is_named(lock, cache):
     cache.mkdir()
     (cache / "hello_1_amd64.deb").write_bytes(b"flipped")
-    with pytest.raises(fetch.Failure, match=rf"hello_1_amd64.deb is not the locked file: expected sha256 {SHA256}"):
+    with pytest.raises(common.Failure, match=rf"hello_1_amd64.deb is not the locked file: expected sha256 {SHA256}"):
         fetch.fetch_debian(lock, cache)
 
 
@@ -104,21 +105,21 @@ def test_a_full_disk_is_one_line(lock, cache, serve, monkeypatch):
     cache.mkdir()
     (cache / "hello_1_amd64.deb.partial").symlink_to("/dev/full")
     with pytest.raises(SystemExit) as stopped:
-        fetch.main_guard(lambda: fetch.fetch_debian(lock, cache))
+        common.main_guard(lambda: fetch.fetch_debian(lock, cache))
     assert "is full: free some space" in str(stopped.value)
 
 
 @pytest.mark.parametrize("line", ["nonsense", "0123 4 hello 1 pool/x.deb"])
 def test_a_damaged_lock_line_is_named(lock, cache, line):
     lock.write_text(f"# make lock\n{line}\n")
-    with pytest.raises(fetch.Failure, match=r"debian-x\.lock:2 is not .*run `make lock`"):
+    with pytest.raises(common.Failure, match=r"debian-x\.lock:2 is not .*run `make lock`"):
         fetch.fetch_debian(lock, cache)
 
 
 def test_a_requirement_without_hash_is_refused(tmp_path, cache):
     lock = tmp_path / "requirements-x.txt"
     lock.write_text("# make lock\nninja==1.13.2\n")
-    with pytest.raises(fetch.Failure, match=r"requirements-x\.txt:2 .*run `make lock`"):
+    with pytest.raises(common.Failure, match=r"requirements-x\.txt:2 .*run `make lock`"):
         fetch.fetch_wheels(lock, cache)
 
 
@@ -127,7 +128,7 @@ def test_a_corrupted_cached_wheel_is_named(tmp_path, cache):
     (cache / "hello_world-1.0-py3-none-any.whl").write_bytes(b"flipped")
     lock = tmp_path / "requirements-x.txt"
     lock.write_text(f"hello-world==1.0 --hash=sha256:{SHA256}\n")
-    with pytest.raises(fetch.Failure, match=rf"hello_world-1.0.* is not the locked file: expected sha256 {SHA256}"):
+    with pytest.raises(common.Failure, match=rf"hello_world-1.0.* is not the locked file: expected sha256 {SHA256}"):
         fetch.fetch_wheels(lock, cache)
 
 
@@ -137,7 +138,7 @@ def test_pip_without_an_index(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(fetch.Failure, match=r"hello-world==1.0.*pip's index configuration"):
+    with pytest.raises(common.Failure, match=r"hello-world==1.0.*pip's index configuration"):
         fetch.fetch_wheels(lock, cache)
 
 
@@ -151,7 +152,7 @@ def test_pip_is_offered_another_file(tmp_path, cache, monkeypatch):
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    with pytest.raises(fetch.Failure, match=rf"another file .*hello-world==1.0.*{'0' * 64}.*{SHA256}"):
+    with pytest.raises(common.Failure, match=rf"another file .*hello-world==1.0.*{'0' * 64}.*{SHA256}"):
         fetch.fetch_wheels(lock, cache)
     assert list(cache.iterdir()) == []
 
@@ -165,18 +166,18 @@ def test_mirrors_come_from_apt(tmp_path, monkeypatch):
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / "sources.list.d/a.sources").write_text("Types: deb\n# http://off/debian\nURIs: http://two/debian/\n")
     (tmp_path / "sources.list.d/b.list").write_text("deb https://three/other x main\n")
-    assert fetch.debian_mirrors() == ["http://one/debian", "http://two/debian"]
+    assert common.debian_mirrors() == ["http://one/debian", "http://two/debian"]
 
 
 def test_no_mirror_known(tmp_path, monkeypatch):
     monkeypatch.delenv("DEBIAN_MIRROR", raising=False)
     monkeypatch.setenv("CUSTOMOPS_APT_DIR", str(tmp_path))
-    with pytest.raises(fetch.Failure, match="set DEBIAN_MIRROR"):
-        fetch.debian_mirrors()
+    with pytest.raises(common.Failure, match="set DEBIAN_MIRROR"):
+        common.debian_mirrors()
 
 
 def test_every_lock_file_is_well_formed(root):
-    for lock in sorted((root / "docker").glob("debian-*.lock")):
-        assert fetch.read_debian_lock(lock), lock
-    for lock in sorted((root / "docker").glob("requirements-*.txt")):
-        assert fetch.read_requirements(lock), lock
+    for lock in sorted((root / "docker/locks").glob("debian-*.lock")):
+        assert common.read_debian_lock(lock), lock
+    for lock in sorted((root / "docker/locks").glob("requirements-*.txt")):
+        assert common.read_requirements(lock), lock

@@ -9,7 +9,7 @@ import pytest
 # What a Dockerfile may copy from the build context: our own scripts and locks, and downloads, which are verified against
 # a lock where they are used (install-python.sh; pip with --require-hashes; install-cuda.sh).
 ALLOWED_COPY = re.compile(
-    r"docker/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
+    r"docker/(image|locks)/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
     r"|\.cache/wheels/nvidia_\*|\.cache/debian/nvidia-cuda-toolkit_\*\.deb"
 )
 
@@ -29,7 +29,7 @@ def test_nothing_else_is_copied(dockerfile):
     assert not re.search(r"^ADD ", dockerfile, re.MULTILINE)
 
 
-def test_nothing_is_downloaded_and_pip_wants_hashes(dockerfile):
+def test_nothing_is_downloaded_and_pip_requires_hashes(dockerfile):
     assert not re.search(r"\b(curl|wget|apt-get|dnf|yum|git clone)\b", dockerfile)
     for command in re.findall(r"pip install .*", dockerfile):
         assert "--no-index" in command
@@ -38,12 +38,12 @@ def test_nothing_is_downloaded_and_pip_wants_hashes(dockerfile):
 
 def test_no_script_downloads_or_installs_unlocked(root):
     """Only fetch.py (and lock.py, which writes the locks) may; matrix.py installs what users would, for tests alone."""
-    for script in [*root.glob("docker/*.sh"), *root.glob("docker/*.py")]:
+    for script in [*root.glob("docker/**/*.sh"), *root.glob("docker/**/*.py")]:
         text = script.read_text()
         if script.name not in ("fetch.py", "lock.py"):
             tools = r"urlopen|\b(curl|wget) " + (r"|\bapt-get " if script.suffix == ".sh" else "")
             assert not re.search(tools, text), script
-        if script.name in ("make_wheel.py", "test-wheel.sh"):
+        if script.name in ("common.py", "test-wheel.sh"):
             assert "--no-index" in text
             assert "--require-hashes" in text or '"${wheels[0]}"' in text
 
@@ -65,7 +65,7 @@ def test_only_the_needed_files_reach_the_builder(root):
     lines = [line for line in (root / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines[1:]} == {
-        "docker", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/debian/nvidia-cuda-toolkit_*.deb", ".cache/wheels"
+        "docker/image", "docker/locks", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/debian/nvidia-cuda-toolkit_*.deb", ".cache/wheels"
     }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_another_tarball_than_the_locked_one_is_not_unpacked(root, tmp_path):
     lock.write_text(f"# make lock\n{hashlib.sha256(b'locked').hexdigest()} 6 python3.11 3.11.2 pool/python.tar.gz\n")
     (tmp_path / "python.tar.gz").write_bytes(b"another")
     run = subprocess.run(
-        ["bash", root / "docker/install-python.sh", lock, tmp_path], capture_output=True, text=True, check=False
+        ["bash", root / "docker/image/install-python.sh", lock, tmp_path], capture_output=True, text=True, check=False
     )
     assert run.returncode != 0
     assert "python.tar.gz: FAILED" in run.stdout
@@ -92,9 +92,8 @@ def test_another_cuda_compiler_than_the_locked_one_is_not_unpacked(root, tmp_pat
     if what == "wheel":
         (inputs / "requirements-cuda13.txt").write_text(f"nvidia-x==1.0 --hash=sha256:{'0' * 64}\n")
         (inputs / "nvidia_x-1.0-py3-none-any.whl").write_text("another")
-    (inputs / "install-cuda.sh").write_bytes((root / "docker/install-cuda.sh").read_bytes())
     run = subprocess.run(
-        ["bash", inputs / "install-cuda.sh", tmp_path / "out", inputs, inputs],
+        ["bash", root / "docker/image/install-cuda.sh", tmp_path / "out", inputs, inputs, inputs],
         capture_output=True,
         text=True,
         check=False,

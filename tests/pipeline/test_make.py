@@ -12,7 +12,7 @@ import pytest
 def project(root, tmp_path):
     """A copy of the project with an empty cache and a wheel in dist/ that must not change."""
     copy = tmp_path / "project"
-    subprocess.run(["bash", root / "docker/stage-source.sh", root, copy], check=True)
+    subprocess.run(["bash", root / "docker/image/stage-source.sh", root, copy], check=True)
     (copy / "dist").mkdir()
     (copy / "dist/customops-0-earlier.whl").write_text("earlier")
     return copy
@@ -67,9 +67,9 @@ def assert_one_clear_line(run, message, project):
     ("arguments", "message"),
     [
         (["VARIANT=gpu"], "VARIANT must be one of cpu, cuda, got 'gpu'"),
-        (["VARIANT=cuda", "BASE=manylinux"], "VARIANT=cuda needs BASE=debian: nvcc 12.4 takes GCC up to 13"),
+        (["VARIANT=cuda", "BASE=manylinux"], "VARIANT=cuda needs BASE=debian: nvcc 12.4 supports GCC up to 13"),
         (["VARIANT=cuda", "CUDA_ARCHS=hopper"], "CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90"),
-        (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 goes with VARIANT=cuda, not with VARIANT=cpu"),
+        (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 requires VARIANT=cuda, got VARIANT=cpu"),
         (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
         (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),
         (["ENGINE=docker"], "ENGINE=docker: docker is not installed; or use ENGINE=host"),
@@ -92,8 +92,8 @@ def test_auto_falls_back_to_the_host_and_says_why(make):
 
 def test_a_cuda_build_without_its_compilers_never_becomes_a_cpu_wheel(make, project):
     """The tools are there, nvcc's packages are not and cannot be had."""
-    (project / "docker/requirements-build.txt").write_text("# make lock\n")
-    (project / "docker/requirements-test.txt").write_text("# make lock\n")
+    (project / "docker/locks/requirements-build.txt").write_text("# make lock\n")
+    (project / "docker/locks/requirements-test.txt").write_text("# make lock\n")
     run = make("wheel", "ENGINE=host", "VARIANT=cuda")
     assert_one_clear_line(run, "nvidia-cuda", project)
 
@@ -106,11 +106,11 @@ def test_missing_compiler(make, project):
 
 def test_corrupted_download(make, project):
     lock = next(
-        line for line in (project / "docker/requirements-build.txt").read_text().splitlines() if "ninja" in line
+        line for line in (project / "docker/locks/requirements-build.txt").read_text().splitlines() if "ninja" in line
     )
     wheels = project / ".cache/wheels"
     wheels.mkdir(parents=True)
-    (project / "docker/requirements-build.txt").write_text(lock + "\n")
+    (project / "docker/locks/requirements-build.txt").write_text(lock + "\n")
     name = lock.split(" ")[0].replace("==", "-") + "-py3-none-any.whl"
     (wheels / name).write_text("not the locked wheel")
     assert_one_clear_line(make("wheel", "ENGINE=host"), f"{name} is not the locked file: expected sha256", project)
@@ -134,15 +134,15 @@ def test_an_old_python_is_refused(make, project, tmp_path):
 
 def test_tools_name_their_real_folder_when_the_cache_is_reached_through_a_link(tmp_path, monkeypatch):
     """A program starts by the path that it was installed under; the link may be gone by then."""
+    import common
     import fetch
-    import make_wheel
 
     (tmp_path / "real").mkdir()
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/venv").symlink_to(tmp_path / "real")
     (tmp_path / "requirements-none.txt").write_text("# make lock\n")
-    monkeypatch.setattr(make_wheel, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(make_wheel, "HERE", tmp_path)
+    monkeypatch.setattr(common, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(common, "LOCKS", tmp_path)
     monkeypatch.setattr(fetch, "fetch_set", lambda *names: None)
-    assert make_wheel.virtual_environment("none") == tmp_path / "real/none/bin"
+    assert common.virtual_environment("none") == tmp_path / "real/none/bin"
     assert str(tmp_path / "real/none/bin/python") in (tmp_path / "real/none/bin/pip").read_text().splitlines()[0]

@@ -1,6 +1,6 @@
 """The matrix: pairs in order, a line per pair, a reason for each that is skipped."""
 
-import fetch
+import common
 import matrix
 import pytest
 
@@ -11,7 +11,7 @@ def test_pairs_in_order():
 
 @pytest.mark.parametrize(("pythons", "torches"), [("3.10", "2.10.0 2.15.0"), ("", "")])
 def test_uneven_lists_are_refused(pythons, torches):
-    with pytest.raises(fetch.Failure, match="equally many"):
+    with pytest.raises(common.Failure, match="equally many"):
         matrix.pair_up(pythons, torches)
 
 
@@ -30,7 +30,7 @@ def run(tmp_path, monkeypatch, capsys):
         stopped = None
         try:
             matrix.main()
-        except (SystemExit, fetch.Failure) as error:
+        except (SystemExit, common.Failure) as error:
             stopped = str(error)
         return capsys.readouterr().out, stopped
 

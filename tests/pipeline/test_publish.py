@@ -11,7 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-import fetch
+import common
 import index
 import make_wheel as make_wheel_module
 import publish
@@ -82,7 +82,7 @@ def test_a_tampered_wheel_is_refused(dist, serve_folder, tmp_path, tool):
     run = install(tool, serve_folder(root), tmp_path / "site")
     assert run.returncode != 0
     said = run.stdout + run.stderr
-    assert fetch.sha256_of(wheel) in said
+    assert common.sha256_of(wheel) in said
     assert hashlib.sha256(body).hexdigest() in said
     assert "customops" in said
     assert not (tmp_path / "site/customops").exists()
@@ -96,12 +96,12 @@ def test_pages(dist):
     assert data["meta"] == {"api-version": "1.1"}
     assert (data["name"], data["versions"]) == ("customops", ["0.1.0+cpu"])
     assert (file["filename"], file["size"], file["requires-python"]) == (NAME, wheel.stat().st_size, ">=3.10")
-    assert file["hashes"] == {"sha256": fetch.sha256_of(wheel)}
+    assert file["hashes"] == {"sha256": common.sha256_of(wheel)}
     assert (root / "files" / f"{NAME}.metadata").read_bytes() == METADATA
     assert file["core-metadata"] == {"sha256": hashlib.sha256(METADATA).hexdigest()}
     assert json.loads((root / "simple/index.json").read_text())["projects"] == [{"name": "customops"}]
     page = (root / "simple/customops/index.html").read_text()
-    assert f'#sha256={fetch.sha256_of(wheel)}" data-requires-python="&gt;=3.10"' in page
+    assert f'#sha256={common.sha256_of(wheel)}" data-requires-python="&gt;=3.10"' in page
 
 
 def test_the_index_is_made_anew(dist):
@@ -111,7 +111,7 @@ def test_the_index_is_made_anew(dist):
 
 
 def test_nothing_to_index(tmp_path):
-    with pytest.raises(fetch.Failure, match="holds no wheel: run `make wheel` first"):
+    with pytest.raises(common.Failure, match="holds no wheel: run `make wheel` first"):
         index.write_index(tmp_path)
 
 
@@ -150,7 +150,7 @@ def run_publish(dist, tmp_path, monkeypatch):
 
     def run(url, reproduced=True):
         if reproduced:
-            proof = tmp_path / "cache/reproduced" / fetch.sha256_of(dist / NAME)
+            proof = tmp_path / "cache/reproduced" / common.sha256_of(dist / NAME)
             proof.parent.mkdir(parents=True, exist_ok=True)
             proof.touch()
         monkeypatch.setattr("sys.argv", ["publish.py", "--dist", str(dist), "--repository-url", url])
@@ -180,7 +180,7 @@ def test_upload_then_install(dist, upload_server, run_publish, tmp_path):
 def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, options, reproduced, message):
     url, uploads = upload_server
     make_wheel(dist, **options)
-    with pytest.raises(fetch.Failure, match=message):
+    with pytest.raises(common.Failure, match=message):
         run_publish(url, reproduced)
     assert list(uploads.iterdir()) == []
 
@@ -194,9 +194,9 @@ def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, 
 )
 def test_verify_refuses_what_cannot_be_rebuilt(dist, monkeypatch, tmp_path, options, message):
     wheel = make_wheel(dist, **options)
-    monkeypatch.setattr("make_wheel.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("common.CACHE", tmp_path / "cache")
     monkeypatch.setattr("sys.argv", ["verify.py", "--engine", "host", str(wheel)])
-    with pytest.raises(fetch.Failure, match=message):
+    with pytest.raises(common.Failure, match=message):
         verify.main()
 
 
@@ -210,7 +210,7 @@ def test_verify_compares(dist, tmp_path, monkeypatch, capsys, same):
         verify.main()
         assert capsys.readouterr().out.splitlines()[-1] == "identical"
     else:
-        with pytest.raises(fetch.Failure, match="is not what its commit builds"):
+        with pytest.raises(common.Failure, match="is not what its commit builds"):
             verify.main()
         assert "build.json differs" in capsys.readouterr().out
 
@@ -218,11 +218,13 @@ def test_verify_compares(dist, tmp_path, monkeypatch, capsys, same):
 def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
     make_wheel(dist)
     monkeypatch.setattr("make_wheel.DIST", dist)
-    with pytest.raises(fetch.Failure, match=r"was built on a host: make test ENGINE=host, or make wheel ENGINE=docker"):
+    with pytest.raises(
+        common.Failure, match=r"was built on a host: make test ENGINE=host, or make wheel ENGINE=docker"
+    ):
         make_wheel_module.test_wheel("docker", "cpu", "debian", {})
 
 
 def test_verify_without_a_wheel(monkeypatch):
     monkeypatch.setattr("sys.argv", ["verify.py", "nowhere.whl"])
-    with pytest.raises(fetch.Failure, match=r"there is no wheel nowhere\.whl"):
+    with pytest.raises(common.Failure, match=r"there is no wheel nowhere\.whl"):
         verify.main()

@@ -7,7 +7,7 @@ import subprocess
 import zipfile
 
 import check_wheel
-import fetch
+import common
 import provenance
 import pytest
 import record
@@ -127,31 +127,33 @@ def test_the_validator_does_complain(raw_wheel):
 def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
     wheel = raw_wheel("one")
     record.complete(wheel)
-    statement = json.loads(provenance.write(wheel, root / "docker").read_text())
+    statement = json.loads(provenance.write(wheel, root / "docker/locks").read_text())
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
-    assert statement["subject"] == [{"name": NAME, "digest": {"sha256": fetch.sha256_of(wheel)}}]
+    assert statement["subject"] == [{"name": NAME, "digest": {"sha256": common.sha256_of(wheel)}}]
     found = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert found[0] == {"name": "source", "digest": {"gitCommit": "c0ffee"}}
-    assert found[1:] == provenance.materials(root / "docker", "host", False)
+    assert found[1:] == provenance.materials(root / "docker/locks", "host", False)
 
 
 def test_materials_are_all_that_the_locks_name(root):
-    found = provenance.materials(root / "docker", "Debian 11 packages", False)
+    found = provenance.materials(root / "docker/locks", "Debian 11 packages", False)
     assert all(len(item["digest"]["sha256"]) == 64 for item in found)
     names = {item["name"] for item in found}
     assert {"torch==2.13.0+cpu", "python3.11_3.11.2.orig.tar.gz", "libstdc++-10-dev_10.2.1-6_amd64.deb"} <= names
 
 
 def test_another_base_is_one_image_by_digest(root):
-    found = provenance.materials(root / "docker", f"registry/manylinux@sha256:{'ab' * 32}", False)
+    found = provenance.materials(root / "docker/locks", f"registry/manylinux@sha256:{'ab' * 32}", False)
     assert found[0]["digest"] == {"sha256": "ab" * 32}
     assert not any(item["uri"].startswith("pkg:deb") for item in found)
-    assert not any(item["uri"].startswith("pkg:deb") for item in provenance.materials(root / "docker", "host", False))
+    assert not any(
+        item["uri"].startswith("pkg:deb") for item in provenance.materials(root / "docker/locks", "host", False)
+    )
 
 
 def test_a_cuda_wheel_names_its_compilers_and_its_runtimes(raw_wheel, root, tmp_path, monkeypatch):
-    names = {item["name"] for item in provenance.materials(root / "docker", "host", True)}
+    names = {item["name"] for item in provenance.materials(root / "docker/locks", "host", True)}
     assert {"nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"} <= names
     terms = tmp_path / "cuda12/licenses/nvidia-cuda-runtime-cu12/License.txt"
     terms.parent.mkdir(parents=True)
@@ -163,7 +165,7 @@ def test_a_cuda_wheel_names_its_compilers_and_its_runtimes(raw_wheel, root, tmp_
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom)) is None
     runtime = next(c for c in bom["components"] if c["name"] == "nvidia-cuda-runtime-cu12")
     assert (runtime["version"], runtime["purl"]) == ("12.9.79", "pkg:pypi/nvidia-cuda-runtime-cu12@12.9.79")
-    assert runtime["hashes"][0]["content"] in (root / "docker/requirements-cudart12.txt").read_text()
+    assert runtime["hashes"][0]["content"] in (root / "docker/locks/requirements-cudart12.txt").read_text()
     with zipfile.ZipFile(wheel) as archive:
         assert archive.read(f"{INFO}/licenses/nvidia-cuda-runtime-cu12/License.txt") == b"EULA"
 
@@ -192,8 +194,8 @@ def facts_of(root, tmp_path):
     def run(project, **environment):
         staged = tmp_path / "staged"
         env = {k: v for k, v in os.environ.items() if not k.startswith("SOURCE_")} | environment
-        subprocess.run(["bash", root / "docker/stage-source.sh", project, staged], check=True, env=env)
-        command = ["bash", root / "docker/source-facts.sh", project, staged]
+        subprocess.run(["bash", root / "docker/image/stage-source.sh", project, staged], check=True, env=env)
+        command = ["bash", root / "docker/image/source-facts.sh", project, staged]
         text = subprocess.check_output(command, text=True, env=env)
         return dict(line.split("=", 1) for line in text.splitlines()), sorted(p.name for p in staged.rglob("*.c"))
 

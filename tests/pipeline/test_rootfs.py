@@ -4,7 +4,7 @@ import hashlib
 import io
 import tarfile
 
-import fetch
+import common
 import pytest
 import rootfs
 
@@ -63,12 +63,12 @@ def test_contents(packages, tmp_path):
 def test_same_bytes_twice(packages, tmp_path):
     for name in ("one.tar", "two.tar"):
         rootfs.assemble(*packages, tmp_path / name)
-    assert fetch.sha256_of(tmp_path / "one.tar") == fetch.sha256_of(tmp_path / "two.tar")
+    assert common.sha256_of(tmp_path / "one.tar") == common.sha256_of(tmp_path / "two.tar")
 
 
 def test_a_tampered_package_is_refused(packages, tmp_path):
     deb = tmp_path / "library.deb"
     deb.write_bytes(deb.read_bytes()[:-1] + b"!")
-    with pytest.raises(fetch.Failure, match=r"library\.deb is not the locked file"):
+    with pytest.raises(common.Failure, match=r"library\.deb is not the locked file"):
         rootfs.assemble(*packages, tmp_path / "out.tar")
     assert not (tmp_path / "out.tar").exists()

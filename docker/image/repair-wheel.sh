@@ -1,9 +1,9 @@
 #!/bin/bash
-# Gives a wheel its manylinux tag, its record and SBOM, and checks it: repair-wheel.sh WHEEL OUTPUT_FOLDER. This is
-# cibuildwheel's repair command, too.
+# Adds manylinux tag, build record and SBOM to a wheel, and checks it: repair-wheel.sh WHEEL OUTPUT_FOLDER. cibuildwheel
+# runs it as its repair command.
 #
 # MANYLINUX is the tag to reach, or `auto` for the oldest one that the compiler's output allows. torch's libraries stay
-# outside the wheel: the user's torch brings them. `--patcher none` makes auditwheel fail rather than rewrite a library.
+# outside the wheel: the user's torch has them. `--patcher none` makes auditwheel fail rather than rewrite a library.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")

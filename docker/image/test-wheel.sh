@@ -1,8 +1,8 @@
 #!/bin/bash
 # The test stage: installs the one wheel of a folder and runs the op tests against it. test-wheel.sh DIST TESTS
 #
-# Runs in the test image, or with the python of a clean virtual environment first on the PATH. Fails when a source tree
-# of the package is within reach, because then the tests would not test the wheel.
+# Runs in the test image, or with the python of a clean virtual environment first on the PATH. Fails if the tests
+# would import the package from a source tree instead of the wheel.
 set -euo pipefail
 
 shopt -s nullglob
@@ -36,5 +36,5 @@ if site not in here.parents:
     sys.exit(f"error: customops was imported from {here}, not from the wheel in {site}")
 print(f"testing {pathlib.Path(sys.argv[1]).name} with torch {torch.__version__}, Python {sys.version.split()[0]}")
 PYTHON
-# Idle threads of one process's OpenMP must not spin on the cores of another.
+# Idle OpenMP threads of one process must not spin on the cores of another.
 OMP_WAIT_POLICY=passive python -m pytest -p no:cacheprovider -q --numprocesses=auto --maxprocesses=8 tests

@@ -2,7 +2,7 @@
 # Builds, repairs and checks the wheel of a project: build-wheel.sh [PROJECT [OUTPUT]], by default /project and its dist/.
 #
 # The image starts this script (`docker run -v "$PWD":/project customops-build:cpu`); ENGINE=host calls it with the tools
-# of a virtual environment on the PATH. The project is copied first, so that a build leaves nothing behind in it.
+# of a virtual environment on the PATH. The project is copied first, so that a build leaves no files in it.
 set -euo pipefail
 
 project=$(realpath "${1:-/project}")
@@ -24,7 +24,7 @@ cd "$work/source"
 python -m build --wheel --no-isolation --outdir="$work/built" .
 bash "$here/repair-wheel.sh" "$work"/built/*.whl "$work/repaired"
 
-# Whoever owns the project owns the wheel, also when a container runs this as root.
+# The owner of the project owns the wheel, even if a container runs this as root.
 deliver() {
   cp "$1" "$output/.$(basename "$1").partial"
   chmod 644 "$output/.$(basename "$1").partial"
@@ -36,7 +36,7 @@ if [[ ! -d $output ]]; then
   if [[ $(id -u) == 0 ]]; then chown "$(stat -c %u:%g "$project")" "$output"; fi
 fi
 for wheel in "$work"/repaired/*.whl; do
-  python "$here/provenance.py" "$wheel" --locks "$here"
+  python "$here/provenance.py" "$wheel"
   deliver "$wheel"
   deliver "$wheel.provenance.json"
   echo "built $output/$(basename "$wheel")"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds CPython into /opt/python/cp311-cp311, where cibuildwheel looks for it, unless the base image brings its own
-# there (PyPA's does). Usage: install-python.sh LOCK FOLDER: the tarball that the lock names, from the folder
+# Builds CPython into /opt/python/cp311-cp311, where cibuildwheel expects it, unless the base image has one there (PyPA's
+# has). Usage: install-python.sh LOCK FOLDER; FOLDER holds the tarball that LOCK names.
 set -euo pipefail
 
 prefix=/opt/python/cp311-cp311
@@ -20,6 +20,6 @@ if [[ ! -x $prefix/bin/python ]]; then
   find "$prefix" -name __pycache__ -prune -exec rm -rf {} +
   rm -rf /tmp/Python-3.11.*
 fi
-# The one path that cibuildwheel's own helpers have built in.
+# cibuildwheel's helpers hard-code this path.
 [[ -e /opt/python/cp39-cp39 ]] || ln -s cp311-cp311 /opt/python/cp39-cp39
 "$prefix/bin/python" -VV

@@ -1,10 +1,10 @@
-"""Completes a repaired wheel: build record, SBOM, licences; then packs it so that equal contents are equal bytes.
+"""Completes a repaired wheel: build record, SBOM, licences; then packs it so that equal contents give equal bytes.
 
-    python docker/record.py WHEEL
+    python docker/image/record.py WHEEL
 
-Adds to dist-info: `build.json` (which setup.py began; here come source and base), `sboms/customops.cdx.json` (CycloneDX 1.6,
+Adds to dist-info: `build.json` (setup.py starts it, this adds source and base), `sboms/customops.cdx.json` (CycloneDX 1.6,
 PEP 770), and the licences of what is linked statically. SOURCE_COMMIT, SOURCE_DIRTY and SOURCE_DATE_EPOCH come from
-docker/source-facts.sh. Rewrites the wheel in place: sorted names, one time stamp, two modes, one compression.
+docker/image/source-facts.sh. Rewrites the wheel in place: sorted names, one time stamp, two modes, one compression.
 """
 
 import argparse
@@ -29,20 +29,20 @@ from elftools.elf.elffile import ELFFile
 from packaging.utils import parse_wheel_filename
 from provenance import purl
 
-HERE = Path(__file__).parent
-BASE_LOCK = HERE / "debian-build.lock"
+LOCKS = Path(__file__).resolve().parents[1] / "locks"
+BASE_LOCK = LOCKS / "debian-build.lock"
 DOC = Path("/usr/share/doc")
 
 
 def compiler(*arguments: str) -> str:
-    """What the compiler that BuildExtension uses answers."""
+    """Output of the compiler that BuildExtension uses."""
     return subprocess.check_output([*shlex.split(os.environ.get("CXX", "c++")), *arguments], text=True).strip()
 
 
 def compiler_packages() -> list[dict]:
-    """The packages whose objects g++ links statically, with the hash that the image's lock gives them.
+    """The packages whose objects g++ links statically, with their hash from the image's lock.
 
-    On a host: what its dpkg knows of them; without dpkg, the compiler's version alone.
+    On a host: their versions from dpkg; without dpkg, only the compiler's version.
     """
     major = compiler("-dumpversion").split(".")[0]
     names = [f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "libc6-dev"]  # the last for crti.o and libc_nonshared.a
@@ -59,7 +59,7 @@ def compiler_packages() -> list[dict]:
     return packages or [{"name": "gcc", "version": compiler("-dumpversion")}]
 
 
-# What each CUDA library of a wheel carries inside: the set of requirements that locks a package, and the package.
+# The packages inside each CUDA library of a wheel: (requirements set that locks it, name).
 CUDA_PACKAGES = {
     "cuda12": (("cudart12", "nvidia-cuda-runtime-cu12"), ("cuda12", "nvidia-cuda-cccl-cu12")),
     "cuda13": (("cuda13", "nvidia-cuda-runtime"), ("cuda13", "nvidia-cuda-cccl")),
@@ -71,7 +71,7 @@ def cuda_packages(libraries: Iterable[str]) -> list[dict]:
     packages = []
     for library in libraries:
         for requirements, name in CUDA_PACKAGES[library]:
-            lines = (HERE / f"requirements-{requirements}.txt").read_text().splitlines()
+            lines = (LOCKS / f"requirements-{requirements}.txt").read_text().splitlines()
             version, sha256 = next(
                 line.removeprefix(f"{name}==").split(" --hash=sha256:")
                 for line in lines
@@ -82,7 +82,7 @@ def cuda_packages(libraries: Iterable[str]) -> list[dict]:
 
 
 def cuda_terms(package: dict) -> bytes | None:
-    """The licence that docker/install-cuda.sh kept."""
+    """The licence that docker/image/install-cuda.sh kept."""
     for library in CUDA_PACKAGES:
         path = Path(os.environ.get(f"{library.upper()}_HOME", "/nowhere"), "licenses", package["name"], "License.txt")
         if path.exists():
@@ -107,7 +107,7 @@ def torch_version() -> str | None:
 
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
-    """Whether there is a compiled library and none that asks for libstdc++ at run time."""
+    """Whether the wheel has compiled libraries and none needs libstdc++ at run time."""
     libraries = [ELFFile(io.BytesIO(body)) for body in contents.values() if body.startswith(b"\x7fELF")]
     dynamic = [section for elf in libraries if (section := elf.get_section_by_name(".dynamic"))]
     needed = [tag.needed for section in dynamic for tag in section.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
@@ -144,7 +144,7 @@ def package_component(package: dict) -> dict:
 
 
 def sbom(name: str, version: str, packages: list[dict], torch: str | None) -> dict:
-    """CycloneDX 1.6: the wheel, and what its libraries carry inside."""
+    """CycloneDX 1.6: the wheel, and the packages inside its libraries."""
     components = [package_component(package) for package in packages]
     if torch:
         components.append(
@@ -177,7 +177,7 @@ def sbom(name: str, version: str, packages: list[dict], torch: str | None) -> di
 
 
 def pack(path: Path, contents: dict[str, bytes], epoch: int) -> None:
-    """Writes a wheel whose bytes depend on names and contents alone (and on zlib, which the image fixes)."""
+    """Writes a wheel whose bytes depend only on names and contents (and on zlib, which the image pins)."""
     (info,) = {name.split("/")[0] for name in contents if ".dist-info/" in name}
     record = f"{info}/RECORD"
     listing = io.StringIO()
@@ -235,7 +235,7 @@ def complete(wheel: Path) -> None:
             continue
         terms = DOC / package["name"] / "copyright"
         if terms.exists():
-            # Resolved, because one source package's binaries share one text.
+            # Resolved, because the packages of one source share one file.
             contents[f"{info}/licenses/{terms.resolve().parent.name}/copyright"] = terms.read_bytes()
         elif record["base"].startswith("Debian"):
             sys.exit(f"error: the licence of {package['name']} is not in the image: {terms} is missing")

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Copies what a project is built from: stage-source.sh PROJECT DESTINATION
+# Copies the sources of a project: stage-source.sh PROJECT DESTINATION
 #
-# In a git checkout that is every tracked file and every other one that git does not ignore; elsewhere everything but what
-# builds and tools leave behind. Modes are set to 755 and 644, so that no umask shows in a wheel.
+# In a git checkout: tracked files, and untracked files that git does not ignore. Elsewhere: everything except the output of
+# builds and tools. Sets modes to 755 and 644, so that a umask cannot change a wheel.
 set -euo pipefail
 
 project=$(realpath "$1")

@@ -1,6 +1,6 @@
-"""Which GPUs the device code of a library is for: reads the fat binaries that nvcc embeds, section .nv_fatbin.
+"""Reads which GPUs a library has device code for, from the fat binaries that nvcc embeds in section .nv_fatbin.
 
-The layout is not documented; it was read off what nvcc 12.4 and 13.0 write, and tests compare it with cuobjdump.
+The layout is not documented. This follows the output of nvcc 12.4 and 13.0; tests compare it with cuobjdump.
 """
 
 import struct

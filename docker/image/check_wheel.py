@@ -1,9 +1,10 @@
-"""Checks that a repaired wheel runs wherever its tag says, on every Python and torch that it promises.
+"""Checks that a repaired wheel runs on every system of its tag, and on every Python and torch that it supports.
 
-    python docker/check_wheel.py dist/customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl
+    python docker/image/check_wheel.py dist/customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl
 
-Prints what it found, or one line for each broken rule and exit status 1. Runs after every repair. The rules are those of an extension on the LibTorch stable ABI: no CPython, ATen or
-C++ symbol, so that one file serves every Python and torch.
+Prints its findings; one line for each broken rule, and exit status 1, if there are any. Runs after every repair. The rules
+are those of an extension on the LibTorch stable ABI: no CPython, ATen or C++ symbol, so that one file serves every Python
+and torch.
 """
 
 import argparse
@@ -24,8 +25,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from packaging.utils import parse_wheel_filename
 
-# glibc's own libraries, libgcc_s (an exception has to be unwound by the library that torch uses), and torch's CPU
-# library, which every torch has. Anything else would have to come from the user's machine.
+# glibc's own libraries, libgcc_s (torch must unwind our exceptions with the same library), and torch's CPU
+# library, which every torch has. A user's machine may lack anything else.
 ALLOWED_LIBRARIES = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2",
     "libgcc_s.so.1", "libtorch_cpu.so",
@@ -89,7 +90,7 @@ def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
             known = known or path.name == "_cuda.json" or SOURCES.fullmatch(inside)
             expected = path.parts[0] == package and known and "__pycache__" not in path.parts
         if not expected:
-            yield f"file: {name} does not belong into the wheel"
+            yield f"file: {name} does not belong in the wheel"
     record = archive.read(f"{info}/RECORD").decode()
     hashes = {name: digest for name, digest, _ in csv.reader(io.StringIO(record))}
     for name in hashes.keys() - set(files):
@@ -116,15 +117,15 @@ def check_library(name: str, elf: ELFFile, limit: tuple[int, ...], facts: list[s
                     yield f"rpath: {name} searches {path}, a path of the build machine"
         elif isinstance(section, GNUVerNeedSection):
             for file, versions in section.iter_versions():
-                for wanted in versions:
-                    family, _, number = wanted.name.partition("_")
+                for required in versions:
+                    family, _, number = required.name.partition("_")
                     if family in ("GLIBCXX", "CXXABI"):
-                        yield f"symbol: {name} needs {wanted.name} of {file.name}: libstdc++ must be linked statically"
+                        yield f"symbol: {name} needs {required.name} of {file.name}: libstdc++ must be linked statically"
                     elif family == "GLIBC":
                         numbered = re.fullmatch(r"[\d.]+", number)
                         newest = max(newest, version(number)) if numbered else newest
                         if not numbered or version(number) > limit:
-                            yield f"symbol: {name} needs {wanted.name}, the limit is {'.'.join(map(str, limit))}"
+                            yield f"symbol: {name} needs {required.name}, the limit is {'.'.join(map(str, limit))}"
     symbols = elf.get_section_by_name(".dynsym")
     for symbol in symbols.iter_symbols() if symbols else ():
         if not symbol.name:
@@ -183,7 +184,7 @@ def check_cuda(wheel: Path, libraries: dict[str, ELFFile], archive: zipfile.ZipF
         promised = {kind: sorted(expected.get(name, {}).get(kind, ())) for kind in ("machine_code", "ptx")}
         for held in [fatbin.architectures(unit) for unit in units] or [{}]:
             if held != promised:
-                yield f"CUDA: {file} holds {held} in one of its units, promised is {promised}"
+                yield f"CUDA: {file} holds {held} in one of its units, expected {promised}"
         if not all(image.compressed for unit in units for image in unit):
             yield f"CUDA: {file} holds device code that is not compressed: nvcc -Xfatbin=-compress-all"
         facts.append(f"{file}: sm_{', sm_'.join(map(str, promised['machine_code']))}; PTX {promised['ptx'] or 'none'}")

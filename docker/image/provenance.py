@@ -1,9 +1,9 @@
 """Writes a SLSA v1 provenance statement (in-toto, unsigned) beside a wheel: WHEEL.provenance.json.
 
-    python docker/provenance.py dist/customops-....whl [--locks docker]
+    python docker/image/provenance.py dist/customops-....whl [--locks docker/locks]
 
-The statement says what went in, each with its sha256: the source commit, every Debian package and every Python wheel that
-the locks name. It follows from the wheel and the locks alone, so it is as reproducible as the wheel.
+The statement lists every input with its sha256: the source commit, every Debian package and every Python wheel of the
+locks. It depends only on the wheel and the locks, so it is as reproducible as the wheel.
 Format: in-toto Statement v1, SLSA provenance v1. Standard library only.
 """
 
@@ -41,7 +41,7 @@ def purl(kind: str, name: str, version: str) -> str:
 
 
 def materials(locks: Path, base: str, cuda: bool) -> list[dict]:
-    """Everything that the pipeline brought: Python tools, and for containers the base, package by package or by digest."""
+    """The inputs of the pipeline: Python tools and, for containers, the base, by package or by digest."""
     image, _, digest = base.rpartition("@sha256:")
     found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
     debian = () if image or base == "host" else DEBIAN_LOCKS
@@ -106,7 +106,7 @@ def write(wheel: Path, locks: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--locks", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--locks", type=Path, default=Path(__file__).resolve().parents[1] / "locks")
     args = parser.parse_args()
     write(args.wheel, args.locks)
 

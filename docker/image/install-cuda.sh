@@ -1,28 +1,27 @@
 #!/bin/bash
-# Puts the two locked CUDA compilers together: install-cuda.sh FOLDER WHEELS DEBS makes FOLDER/cuda12 and FOLDER/cuda13.
+# Assembles the two locked CUDA compilers: install-cuda.sh FOLDER LOCKS WHEELS DEBS.
 #
-# What each folder is made of stands in requirements-cuda{12,13}.txt, requirements-cudart12.txt and debian-cuda.lock, and is
-# verified here again. Nothing here asks for a GPU.
+# Makes FOLDER/cuda12 and FOLDER/cuda13. LOCKS holds requirements-cuda{12,13}.txt, requirements-cudart12.txt and
+# debian-cuda.lock, which name the inputs; each is verified here again. Nothing here asks for a GPU.
 set -euo pipefail
 
-target=$1 wheels=$2 debs=$3
-here=$(dirname "$(realpath "$0")")
+target=$1 locks=$2 wheels=$3 debs=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 verify() { echo "$1  $2" | sha256sum --check --quiet; }
 
-# The wheels that a requirements file names, unpacked into one folder.
+# Verifies the wheels of requirements-$1.txt and unpacks them into one folder.
 unpack() {
   local name version sha256 wheel
   while read -r name version sha256; do
     wheel=$(echo "$wheels/${name//-/_}-$version"-*.whl)
     verify "$sha256" "$wheel"
     python -m zipfile -e "$wheel" "$work/$2"
-  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) --hash=sha256:([0-9a-f]{64})$/\1 \2 \3/p' "$here/requirements-$1.txt")
+  done < <(sed -nE 's/^([a-z0-9-]+)==([0-9.]+) --hash=sha256:([0-9a-f]{64})$/\1 \2 \3/p' "$locks/requirements-$1.txt")
 }
 
-read -r sha256 _ _ _ path <<<"$(grep -v '^#' "$here/debian-cuda.lock")"
+read -r sha256 _ _ _ path <<<"$(grep -v '^#' "$locks/debian-cuda.lock")"
 package=$debs/$(basename "$path")
 verify "$sha256" "$package"
 
@@ -30,10 +29,10 @@ unpack cuda13 13
 unpack cuda12 12
 unpack cudart12 12static
 
-# CUDA 13: the wheels' own layout is that of a CUDA home.
+# CUDA 13: the wheels have the layout of a CUDA home.
 mv "$work/13/nvidia/cu13" "$work/cuda13"
 
-# CUDA 12: Debian's package has the programs that the wheels of 12.4 lack, nvcc and cicc among them.
+# CUDA 12: Debian's package has the programs that the wheels of 12.4 lack, such as nvcc and cicc.
 (cd "$work" && ar p "$package" data.tar.xz | tar -xJ ./usr ./etc)
 cuda12=$work/cuda12
 mkdir -p "$cuda12"/{bin,include,lib,nvvm/bin}
@@ -53,7 +52,7 @@ INCLUDES += "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
 PROFILE
 
-# The terms of what ends up inside a wheel: the runtime that is linked, the headers that are compiled in.
+# The licences of what a wheel contains: the runtime that is linked, the headers that are compiled in.
 keep_licence() {
   mkdir -p "$work/$1/licenses/$2"
   cp "$(find "$work/$3/${2//-/_}"-*.dist-info -name License.txt)" "$work/$1/licenses/$2/"
@@ -65,7 +64,7 @@ keep_licence cuda13 nvidia-cuda-runtime 13
 chmod 755 "$work"/cuda1[23]/bin/* "$work"/cuda1[23]/nvvm/bin/*
 
 for name in cuda12 cuda13; do
-  # cicc brings its own malloc and crashes under libfaketime, which `make reproduce` preloads: it alone sees the real time.
+  # cicc has its own malloc and crashes under libfaketime, which `make reproduce` preloads. So it runs without it.
   mv "$work/$name/nvvm/bin/cicc" "$work/$name/nvvm/bin/cicc.program"
   cat >"$work/$name/nvvm/bin/cicc" <<'WRAPPER'
 #!/bin/sh

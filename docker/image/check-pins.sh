@@ -1,6 +1,6 @@
 #!/bin/bash
-# Stops an image build whose base holds something else than the Dockerfile pins.
-# Usage: check-pins.sh TOOL VERSION [TOOL VERSION ...]; the version `any` accepts and reports what is there.
+# Fails an image build if a tool has another version than the Dockerfile pins.
+# Usage: check-pins.sh TOOL VERSION [TOOL VERSION ...]; `any` accepts every version.
 set -euo pipefail
 
 while (($#)); do

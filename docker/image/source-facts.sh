@@ -1,10 +1,9 @@
 #!/bin/bash
-# Prints, as NAME=VALUE lines, what the record says of a source: source-facts.sh PROJECT STAGED
+# Prints what the build record says about a source, as NAME=VALUE lines: source-facts.sh PROJECT STAGED
 #
-# STAGED is the copy that stage-source.sh made of it and that is going to be built: it counts as clean only if each of its
-# files is the commit's, by git's own hash, and none is missing. SOURCE_DATE_EPOCH is the commit's time unless it is set
-# already; without a commit it is zip's earliest, 1980-01-01. What a container was given in its environment stays. A project
-# that merely lies somewhere inside another repository has no commit of its own.
+# STAGED is the copy that stage-source.sh made and that will be built. It is clean only if its files are exactly those of the
+# commit, by git's own hash. SOURCE_DATE_EPOCH is the commit's time; without a commit it is zip's earliest, 1980-01-01.
+# Variables that are already set, as in a container, keep their values. A folder inside another repository has no commit.
 set -euo pipefail
 
 project=$(realpath "$1")

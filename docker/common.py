@@ -1,0 +1,164 @@
+"""What every step shares: errors, paths, lock files, build records, environments.
+
+Standard library only, because fetch.py runs before anything is installed.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from image import provenance
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGE_SCRIPTS = ROOT / "docker/image"
+LOCKS = ROOT / "docker/locks"
+DIST = ROOT / "dist"
+CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or ROOT / ".cache").resolve()  # elsewhere only in tests
+
+# The image's CPython and platform, as options of pip.
+PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11", "--abi=cp311", "--abi=abi3",
+              "--abi=none", *(f"--platform={p}_x86_64" for p in (
+                  "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
+                  "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux"))]  # fmt: skip
+
+# Variables of the caller that would change what is built, installed or tested.
+LEFT_OUT_OF_ENVIRONMENT = (
+    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
+    "CXXFLAGS", "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "NVCC_", "PIP_PREFIX", "PIP_TARGET", "PIP_USER",
+    "PYTEST_", "PYTHON", "SOURCE_COMMIT", "SOURCE_DIRTY", "VIRTUAL_ENV",
+)  # fmt: skip
+
+
+class Failure(Exception):
+    """Something the user can fix; printed as one line."""
+
+
+def main_guard(main) -> None:
+    """Runs main(); an expected failure becomes one line on stderr and exit status 1."""
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"error: {failure}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"error: `{' '.join(map(str, error.cmd))[:200]}` failed with exit status {error.returncode}")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sys.exit(
+                f"error: the disk that holds {error.filename or CACHE} is full: free some space and run this again"
+            )
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what was downloaded and verified stays in the cache")
+
+
+class Locked(NamedTuple):
+    """One locked file: ``path`` is relative to a Debian mirror, or a requirement such as ``ninja==1.13.2``."""
+
+    sha256: str
+    path: str
+    size: int = 0
+
+
+def read_debian_lock(path: Path) -> list[Locked]:
+    entries = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line and not line.startswith("#"):
+            fields = line.split()
+            if len(fields) != 5 or not re.fullmatch("[0-9a-f]{64}", fields[0]):
+                raise Failure(f"{path}:{number} is not `sha256 size package version path`: run `make lock`")
+            entries.append(Locked(fields[0], fields[4], int(fields[1])))
+    return entries
+
+
+def read_requirements(path: Path) -> list[Locked]:
+    entries = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line and not line.startswith("#"):
+            match = re.fullmatch(r"([a-z0-9.-]+==\S+) --hash=sha256:([0-9a-f]{64})", line)
+            if not match:
+                raise Failure(f"{path}:{number} is not `name==version --hash=sha256:...`: run `make lock`")
+            entries.append(Locked(match[2], match[1]))
+    return entries
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    actual = sha256_of(path)
+    if actual != expected:
+        raise Failure(
+            f"{path} is not the locked file: expected sha256 {expected}, got {actual}; "
+            "delete it and run `make fetch` again"
+        )
+
+
+def debian_mirrors() -> list[str]:
+    """DEBIAN_MIRROR (several may be given, separated by spaces), or the Debian archives that this machine's apt uses."""
+    if os.environ.get("DEBIAN_MIRROR"):
+        return [url.rstrip("/") for url in os.environ["DEBIAN_MIRROR"].split()]
+    apt = Path(os.environ.get("CUSTOMOPS_APT_DIR", "/etc/apt"))
+    urls = []
+    for file in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
+        if file.suffix in (".list", ".sources") and file.is_file():
+            lines = [line for line in file.read_text().splitlines() if re.match(r"(deb|URIs:)\s", line)]
+            urls += re.findall(r"https?://\S+", "\n".join(lines))
+    urls = [url.rstrip("/") for url in urls if re.search(r"/debian[^/]*/?$", url)]
+    if not urls:
+        raise Failure("this machine's apt names no Debian mirror: set DEBIAN_MIRROR to one, e.g. http://HOST/debian")
+    return list(dict.fromkeys(urls))
+
+
+def read_record(wheel: Path) -> dict:
+    """The build record of a wheel of this pipeline."""
+    try:
+        return provenance.read_record(wheel)
+    except provenance.NoRecord as error:
+        raise Failure(str(error)) from error
+
+
+def fresh_folder(name: str) -> Path:
+    """An empty folder .cache/<name>."""
+    folder = CACHE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def environment(*path: Path, **extra: str) -> dict[str, str]:
+    """This process's environment without what would change a build, with folders put first on the PATH."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(LEFT_OUT_OF_ENVIRONMENT)}
+    env |= {"CCACHE_DISABLE": "1", "TORCH_NO_COMPILER_WRAPPER": "1"}  # no objects from the caller's cache
+    env["PATH"] = os.pathsep.join([*map(str, path), env["PATH"]])
+    return env | extra
+
+
+def virtual_environment(name: str, python: str = sys.executable) -> Path:
+    """Folder `bin` of .cache/venv/<name>, with exactly what requirements-<name>.txt locks; rebuilt if the lock changes."""
+    import fetch  # not at the top: fetch imports this module
+
+    fetch.fetch_set(name)
+    lock = LOCKS / f"requirements-{name}.txt"
+    folder = (CACHE / "venv").resolve() / name  # its programs name this path: a link to it may go away before they do
+    stamp = folder / "made-from"
+    expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"
+    if not stamp.exists() or stamp.read_text() != expected:
+        shutil.rmtree(folder, ignore_errors=True)
+        made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
+        subprocess.run(
+            [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
+             "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
+            check=True, env=environment(),
+        )  # fmt: skip
+        stamp.write_text(expected)
+    return folder / "bin"
