@@ -9,14 +9,18 @@ TensorFloat-32, as ours, and all in CUDA graphs, so that the host does not count
 below 0.97 of torch's speed are timed again, with more rounds, and the second result counts. Values are checked against
 float64; a wrong one makes the exit status 1. Results go to FOLDER/<device>-<seed>.json, one case a line.
 
-A sweep that ran out of time goes on with `--first K`: the file keeps its cases before number K.
+A sweep that ran out of time goes on with `--first K`: the file keeps its cases before number K. A case that takes a
+minute ends the sweep: a kernel, ours or torch's, does not return, or torch does not finish compiling it.
 """
 
 import argparse
 import json
 import math
+import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import sweep_cases
@@ -27,6 +31,7 @@ from harness import RESULTS, machine
 import customops
 
 SECOND_LOOK = 0.97
+HUNG_SECONDS = 60
 WORST = 20
 
 
@@ -57,13 +62,12 @@ def text(case: dict, device: str, explain: bool) -> str:
 
 
 def run(direction: str, problem: sweep_cases.Problem, device: str) -> dict:
-    case = {"case": f"{direction} {problem}", "class": problem.name}
-    if (kernel := sweep_timing.kernel(direction, problem, device)) is not None:
-        case["kernel"] = kernel
-    return case | sweep_timing.measure(direction, problem, device, SECOND_LOOK)
+    kernel = sweep_timing.kernel(direction, problem, device)
+    chosen = {} if kernel is None else {"kernel": kernel}
+    return chosen | sweep_timing.measure(direction, problem, device, SECOND_LOOK)
 
 
-def sweep(args: argparse.Namespace, cases: list[dict]) -> int:
+def sweep(args: argparse.Namespace, cases: list[dict], hung: Callable[[dict], None]) -> int:
     """Appends to `cases`; returns the number of the first problem that was not run in all directions."""
     start = time.monotonic()
     for index in range(args.first, args.first + args.cases):
@@ -71,11 +75,16 @@ def sweep(args: argparse.Namespace, cases: list[dict]) -> int:
         for direction in args.directions:
             if time.monotonic() - start > args.seconds:
                 return index
+            case = {"index": index, "case": f"{direction} {problem}", "class": problem.name}
+            watch = threading.Timer(HUNG_SECONDS, hung, [case])
+            watch.start()
             try:
-                case = run(direction, problem, args.device)
+                case |= run(direction, problem, args.device)
             except RuntimeError as error:
-                case = {"case": f"{direction} {problem}", "class": problem.name, "error": f"failed: {error}"}
-            cases.append({"index": index} | case)
+                case["error"] = f"failed: {error}"
+            finally:
+                watch.cancel()
+            cases.append(case)
             if "error" in case:
                 print(f"WRONG: {case['error']}", text(case, args.device, args.explain), sep="\n", flush=True)
                 if not sweep_timing.usable(args.device):
@@ -123,14 +132,20 @@ def main() -> int:
         customops._cuda.load()
     if args.replay:
         direction, problem = sweep_cases.parse(args.replay)
-        case = run(direction, problem, args.device)
+        case = {"case": f"{direction} {problem}"} | run(direction, problem, args.device)
         print(json.dumps(case), text(case, args.device, True), sep="\n")
         return 1 if "error" in case else 0
     facts = {"op": "depthwise_conv2d", "seed": args.seed} | machine(args.device)
     path = args.output / f"{args.device}-{args.seed}.json"
     cases = [case for case in read(path) if case["index"] < args.first] if args.first else []
     start = time.monotonic()
-    end = sweep(args, cases)
+
+    def hung(case: dict) -> None:
+        write(path, facts, [*cases, case | {"error": f"took more than {HUNG_SECONDS} s"}])
+        print(f"HUNG, go on with --first {case['index'] + 1}:", text(case, args.device, False), sep="\n", flush=True)
+        os._exit(3)
+
+    end = sweep(args, cases, hung)
     seconds, count = time.monotonic() - start, sum(case["index"] >= args.first for case in cases)
     print(f"{count} of {args.cases * len(args.directions)} cases in {seconds:.0f} s")
     if end < args.first + args.cases:
