@@ -158,7 +158,7 @@ def _compile(recipe: Recipe, root: Path, label: str, verbose: bool) -> None:
             "identity": recipe.identity,
         }
         (folder / "build.json").write_text(json.dumps(record, indent=1) + "\n")
-        for path in folder.glob("*.o"):
+        for path in folder.rglob("*.o"):
             path.unlink()
         shutil.rmtree(root / label, ignore_errors=True)  # a damaged one
         folder.rename(root / label)

@@ -65,10 +65,8 @@ def load(cuda: bool = False, verbose: bool = False) -> Path:
 
 def build(verbose: bool = False) -> Path:
     """Compiles the library with the CPU kernels, or finds it in the cache; does not open it. See :func:`load`."""
-    sources = _jobs().largest_first([*SOURCES.glob("*.cpp"), *SOURCES.glob("cpu/*.cpp")])
-    headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cpu/*.h"))]
     name, facts = cpu()
-    return _build.build(recipe("_cpu", sources, headers, (facts,), f"CPU kernels for {name}"), verbose)
+    return _build.build(recipe("_cpu", (facts,), f"CPU kernels for {name}"), verbose)
 
 
 def build_cuda(verbose: bool = False) -> Path:
@@ -80,46 +78,42 @@ def build_cuda(verbose: bool = False) -> Path:
     architectures = sorted({torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())})
     if not architectures:
         raise BuildError("customops: torch sees no GPU to compile for: check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cuda/*.h")), *sorted(SOURCES.glob("cuda/*.cuh"))]
-    sources = _jobs().largest_first(SOURCES.glob("cuda/*.cu"))
     numbers = [f"{major}{minor}" for major, minor in architectures]
     purpose = f"CUDA kernels for sm_{', sm_'.join(numbers)}"
-    return _build.build(recipe("_cuda", sources, headers, (), purpose, numbers), verbose)
+    return _build.build(recipe("_cuda", (), purpose, numbers), verbose)
 
 
 def recipe(
     name: str,
-    sources: list[Path],
-    headers: list[Path],
     identity: tuple[str, ...],
     purpose: str,
     architectures: list[str] | None = None,
 ) -> _build.Recipe:
-    """How to make a library of some sources: C++ ones, or CUDA ones for some architectures such as ``["90"]``."""
+    """How to make the library of the CPU's kernels, or that of CUDA's for some architectures such as ``["90"]``."""
+    device, files = "cpu" if architectures is None else "cuda", _tool("sources")
+    sources, headers = files.sources(SOURCES, device), files.headers(SOURCES, device)
     # As torch.utils.cpp_extension has them; importing it, and with it setuptools, would make every start slower.
     torch_folder = Path(torch.__file__).parent
     compiler, compiler_identity = _build.find_compiler(os.environ.get("CXX") or "c++")
-    flags, include = _lines(SOURCES / "flags.txt"), [f"-I{torch_folder / 'include'}"]
+    flags, include = ["-fPIC", *files.flags(SOURCES)], [f"-I{torch_folder / 'include'}"]
     link = [f"-L{torch_folder / 'lib'}", "-ltorch_cpu"]
     identity += (compiler_identity, torch.__version__, str(torch.version.git_version))
     if architectures is None:
-        compile = words(*compiler, "-c") + " $in -o $out " + words("-fPIC", "-march=native", *flags, *include)
+        compile = words(*compiler, "-c") + " $in -o $out " + words("-march=native", *flags, *include)
     else:
         home = cuda_home()
         identity += (_build.identity_of(str(home / "bin/nvcc")),)
         compile = words(home / "bin/nvcc", "-c") + " $in -o $out " + words(
-            *(flag for flag in flags if flag.startswith(("-std", "-O", "-D"))),
+            *files.for_nvcc(flags),
             *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in architectures),
             f"-ccbin={_build.host_compiler(compiler)}",
-            *(f"-Xcompiler={flag}" for flag in ("-fPIC", *flags) if flag.startswith(("-f", "-W"))),
             *include,
         )  # fmt: skip
-        link += [f"-L{folder}" for folder in _static_runtime(home)] + ["-lcudart_static", "-ldl", "-lrt", "-lpthread"]
-    exports = SOURCES / "exports.map"
-    link += ["-Wl,--exclude-libs,ALL", f"-Wl,--version-script={exports}", "-Wl,--gc-sections,--strip-all"]
-    objects = {f"{source.stem}.o": source for source in sources}
+        link += [f"-L{folder}" for folder in _static_runtime(home)] + [f"-l{name}" for name in files.CUDA_LIBRARIES]
+    link += [flag for flag in files.link_flags(SOURCES) if flag != files.STATIC_CXX]
+    objects = {files.object_name(SOURCES, source): source for source in sources}
     # libstdc++ goes into the library where there is a static one: an older one in this process does not count then.
-    static = '$$(test -f "$$(' + words(*compiler) + ' -print-file-name=libstdc++.a)" && echo -static-libstdc++)'
+    static = '$$(test -f "$$(' + words(*compiler) + f' -print-file-name=libstdc++.a)" && echo {files.STATIC_CXX})'
     rules = [
         "rule compile",
         f"  command = {compile} -MMD -MF $out.d",
@@ -132,7 +126,12 @@ def recipe(
         f"build {name}.so: link {paths(*objects)}",
     ]
     return _build.Recipe(
-        name, "\n".join(rules) + "\n", (*sources, *headers, exports), identity, purpose, _jobs().jobs()
+        name,
+        "\n".join(rules) + "\n",
+        (*sources, *headers, SOURCES / "exports.map"),
+        identity,
+        purpose,
+        _tool("jobs").jobs(),
     )
 
 
@@ -191,14 +190,10 @@ def cpu() -> tuple[str, str]:
     return facts.get("model name", os.uname().machine), repr(known)
 
 
-def _lines(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-
-
 @cache
-def _jobs() -> ModuleType:
-    """csrc/jobs.py: how many compilers may run at once, and in which order."""
-    spec = importlib.util.spec_from_file_location("customops._jobs", SOURCES / "jobs.py")
+def _tool(name: str) -> ModuleType:
+    """csrc/jobs.py, how many compilers may run at once; csrc/sources.py, which files they compile."""
+    spec = importlib.util.spec_from_file_location(f"customops._{name}", SOURCES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
