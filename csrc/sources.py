@@ -1,6 +1,6 @@
 """Which files of csrc/ a build compiles and reads, in which order, how it names their objects, and with which flags.
 
-setup.py, csrc/nvcc.py, csrc/py3_wheel.py and customops/jit.py ask here. csrc/cmake/Sources.cmake states the same rules
+setup.py, csrc/nvcc.py, csrc/py3_wheel.py and customops/_recipes.py ask here. csrc/cmake/Sources.cmake states the same rules
 for CMake; tests/pipeline/test_sources.py compares the two.
 """
 

@@ -1,4 +1,4 @@
-"""Compiles a library into a cache and survives whatever happens meanwhile; customops/jit.py says what to compile.
+"""Compiles a library into a cache and survives whatever happens meanwhile; customops/_recipes.py says what to compile.
 
 torch.utils.cpp_extension.load takes its turn by creating a file named `lock`, and waits for as long as it exists: a build
 that is killed leaves it behind, and every later one hangs. Here

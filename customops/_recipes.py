@@ -1,12 +1,4 @@
-"""Compiles csrc/ just in time for exactly this machine, or takes what an earlier run compiled.
-
-    CUSTOMOPS_COMPILER=jit python program.py        # or customops.load("jit") before the first op
-
-The sources are the wheel's own; ninja and a C++17 compiler have to be there, for CUDA tensors nvcc too. Builds are kept
-in ``CUSTOMOPS_JIT_CACHE``, or ``customops/`` in ``TORCH_EXTENSIONS_DIR``, ``XDG_CACHE_HOME`` or ``~/.cache``, one for
-each combination of sources, flags, torch, compiler, CPU and GPU. CPU kernels are compiled first, CUDA kernels when a
-CUDA tensor first meets an op. ``MAX_JOBS`` says how many compilers run at once.
-"""
+"""What to compile just in time for this machine: csrc/, with this torch, compiler, CPU and GPU; _build.py compiles it."""
 
 import importlib.util
 import os
@@ -18,10 +10,8 @@ from types import ModuleType
 
 import torch
 
-from customops import _build, _loader
+from customops import _build, _driver
 from customops._build import BuildError, paths, words
-
-__all__ = ["BuildError", "build", "build_cuda", "load"]
 
 HERE = Path(__file__).parent
 # In a wheel the sources lie in the package, in a checkout beside it.
@@ -39,32 +29,8 @@ _CPU_FACTS = (
 )
 
 
-def load(cuda: bool = False, verbose: bool = False) -> Path:
-    """Opens the library compiled for this machine, compiling it if that has not happened before.
-
-    Args:
-        cuda: compile and open the CUDA kernels now, rather than when a CUDA tensor first meets an op.
-        verbose: show every command, as ninja runs it.
-
-    Returns:
-        The library with the CPU kernels.
-
-    Raises:
-        BuildError: ninja or a compiler is missing, the cache cannot be written, or a source does not compile.
-        RuntimeError: another library is open already.
-    """
-    if _loader.opened is None and verbose:
-        build(verbose)
-    path = _loader.load("jit")
-    if cuda:
-        from customops import _cuda
-
-        _cuda.load()
-    return path
-
-
 def build(verbose: bool = False) -> Path:
-    """Compiles the library with the CPU kernels, or finds it in the cache; does not open it. See :func:`load`."""
+    """Compiles the library with the CPU kernels, or finds it in the cache; does not open it. See :func:`customops.jit.load`."""
     name, facts = cpu()
     return _build.build(recipe("_cpu", (facts,), f"CPU kernels for {name}"), verbose)
 
@@ -73,7 +39,7 @@ def build_cuda(verbose: bool = False) -> Path:
     """The same for the library with the CUDA kernels, for the GPUs that torch sees; needs the CUDA toolkit.
 
     Raises:
-        BuildError: as :func:`load`; or there is no nvcc, or one newer than the driver.
+        BuildError: as :func:`customops.jit.load`; or there is no nvcc, or one newer than the driver.
     """
     architectures = sorted({torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())})
     if not architectures:
@@ -149,12 +115,10 @@ def cuda_home() -> Path:
             "customops: there is a GPU, but no nvcc to compile its kernels with: install the CUDA toolkit and set "
             "CUDA_HOME, or use the prebuilt kernels (CUSTOMOPS_COMPILER=setuptools)"
         )
-    from customops import _cuda
-
-    driver, nvcc = _cuda.driver_version(), _nvcc_major(Path(found, "bin/nvcc"))
+    driver, nvcc = _driver.driver_version(), _nvcc_major(Path(found, "bin/nvcc"))
     if driver and nvcc > driver // 1000:
         raise BuildError(
-            f"customops: {found}/bin/nvcc is of CUDA {nvcc}, and the driver runs code of CUDA {_cuda.dotted(driver)} "
+            f"customops: {found}/bin/nvcc is of CUDA {nvcc}, and the driver runs code of CUDA {_driver.dotted(driver)} "
             "at most: update the driver, or set CUDA_HOME to an older toolkit"
         )
     if not _static_runtime(Path(found)):
