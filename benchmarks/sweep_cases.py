@@ -28,7 +28,7 @@ class Limits(NamedTuple):
 LIMITS = {
     "cuda": Limits(2**16, 2**26, 3e9, 3e8),
     "cpu": Limits(2**14, 2**22, 4e7, 6e6),
-    "test": Limits(1, 2**12, 1e6, 1e6),
+    "test": Limits(2**10, 2**15, 4e6, 4e6),
 }
 
 

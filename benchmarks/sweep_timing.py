@@ -34,6 +34,9 @@ CHECKED_WORK = 200_000_000  # multiply-adds of that, at most: two channels at le
 Call = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # of x, weight, grad
 
 
+running = {"name": ""}  # whose call has begun, for a watchdog
+
+
 def set_precision() -> None:
     """No TensorFloat-32: float32 stands for float32 on both sides."""
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -118,6 +121,7 @@ class CpuTimer:
     def __init__(self, calls: dict[str, Call], sets: list[tuple]):
         self.calls, self.sets, self.counts = calls, sets, {}
         for name, call in calls.items():
+            running["name"] = name
             call(*sets[0])
             start = time.perf_counter()
             call(*sets[-1])
@@ -150,6 +154,7 @@ class GraphTimer:
         self.stream.wait_stream(torch.cuda.current_stream())
         estimates = {}
         for name, call in calls.items():
+            running["name"] = name
             try:
                 estimates[name] = self._estimate(call, sets)
             except RuntimeError:  # torch cannot do it
@@ -227,7 +232,9 @@ def measure(direction: str, p: Problem, device: str, second_look: float) -> dict
     torch.manual_seed(0)
     first = inputs(p, device)
     call = ours(direction, p)
+    running["name"] = OURS
     result = call(*first)
+    running["name"] = "float64"
     error = wrong(direction, p, first, result)
     if direction != "wgrad" and is_channels_last(result) != is_channels_last(first[0]):
         error = error or f"strides {result.stride()}"

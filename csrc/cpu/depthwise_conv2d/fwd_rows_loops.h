@@ -2,7 +2,7 @@
 // up, weight by weight, in registers.
 #pragma once
 
-#include "depthwise_conv2d_tiles.h"
+#include "plan.h"
 
 namespace customops::cpu {
 
@@ -116,44 +116,75 @@ void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int6
   });
 }
 
-// How the taps of a row lie: kTaps side by side, kMany seven or more, or anyhow. Known at compile time, so that the
-// sums stay in registers.
-constexpr int kAnyhow = 0, kMany = 8;
+// How the taps of a row lie: 2, 3, 5 or 7 side by side, kMany of them, in phases, or scattered. Known at compile time,
+// so that the sums stay in registers.
+constexpr int kScattered = 0, kMany = 8, kPhases = 9;
+constexpr int kFewTaps = 4;
 
 template <bool kInPlace, bool kFew, class F>
 void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
-  const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
+  [[maybe_unused]] const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
   if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
   if constexpr (!kFew) {
     if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
     if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
   }
-  if constexpr (!kInPlace)
+  if constexpr (!kInPlace || !kFew)
     if (side_by_side && taps >= 7) return f(std::integral_constant<int, kMany>());
-  f(std::integral_constant<int, kAnyhow>());
+  if constexpr (!kFew) {
+    if (side_by_side && taps == 2) return f(std::integral_constant<int, 2>());
+    if (taps >= kFewTaps) return f(std::integral_constant<int, kPhases>());
+  }
+  f(std::integral_constant<int, kScattered>());
 }
 
-// f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8. Twice
-// as many keep more sums in flight, where there are registers for them.
+// f(constant) for as many outputs as a block takes of those that are left: up to 8, in blocks about as long. 14 keep
+// more sums in flight, where there are registers for them.
 template <bool kFew, bool kTwice, class F>
 int64_t with_block(int64_t left, const F& f) {
-  if constexpr (kTwice)
-    if (left >= 14 && (left % 8 != 0 || left % 7 == 0)) return f(std::integral_constant<int, 14>()), 14;
-  if constexpr (!kFew)
-    if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
-  if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
-  if constexpr (!kFew) {
-    if (left >= 4) return f(std::integral_constant<int, 4>()), 4;
-    if (left >= 2) return f(std::integral_constant<int, 2>()), 2;
+  if constexpr (kFew) {
+    if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
+    return f(std::integral_constant<int, 1>()), 1;
+  } else {
+    if constexpr (kTwice)
+      if ((left == 14 || left >= 21) && (left % 8 != 0 || left % 7 == 0))
+        return f(std::integral_constant<int, 14>()), 14;
+    const int64_t count = left % 7 == 0 ? 7 : ceil_div(left, ceil_div(left, 8));
+    with_constant<8>(count, f);
+    return count;
   }
-  return f(std::integral_constant<int, 1>()), 1;
+}
+
+// The same for taps that do not all lie side by side: those of each phase of a stride do. `columns` are in order of
+// phases. For fewer taps than kFewTaps that is not worth its branches.
+template <bool kPadded, class V, int kCount, class T>
+void add_phases(const Row<T>* begin, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
+                V (&out)[kCount]) {
+  for (int64_t t = 0; t < taps;) {
+    int64_t run = 1;
+    while (t + run < taps && columns[t + run] == columns[t] + run * place.step) ++run;
+    Place there = place;
+    for (; run >= 3; run -= 3, t += 3) {
+      there.weight_at = place.weight_at + t * V::kLanes;
+      add_neighbours<3, kPadded>(begin, end, columns[t], 3, there, out);
+    }
+    if (run == 2) {
+      there.weight_at = place.weight_at + t * V::kLanes;
+      add_neighbours<2, kPadded>(begin, end, columns[t], 2, there, out);
+    } else if (run == 1) {
+      add_rows<kPadded>(begin, end, columns, t, t + 1, place, out);
+    }
+    t += run;
+  }
 }
 
 template <int kTaps, bool kPadded, class V, int kCount, class T>
 void add_taps(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
               V (&out)[kCount]) {
-  if constexpr (kTaps == kAnyhow) {
+  if constexpr (kTaps == kScattered) {
     add_rows<kPadded>(row, end, columns, 0, taps, place, out);
+  } else if constexpr (kTaps == kPhases) {
+    add_phases<kPadded>(row, end, columns, taps, place, out);
   } else if constexpr (kTaps == kMany) {
     add_neighbours<7, kPadded>(row, end, columns[0], taps, place, out);
     add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, place, out);
@@ -253,6 +284,34 @@ void add_up(const Outputs<T, O> p) {
 template <bool kInPlace, class I, class T, class O>
 void add_up(I isa, const Outputs<T, O>& outputs) {
   outline(isa, [&](auto) { add_up<kInPlace, I::value>(outputs); });
+}
+
+// The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on. columns: of the
+// taps of the phase. next: elements of a buffer from one register of channels to the next.
+template <bool kInPlace, class I, class T, class O>
+void add_up_row(I isa, const Plan& plan, const Row<T>* begin, const Row<T>* end, const std::vector<int64_t>& columns,
+                int64_t rx, int64_t c, int64_t next, const Place& place, const acc_t<T>* bias, O* to, int64_t to_step,
+                const Ahead<T>& ahead = {}) {
+  int64_t inner = 0, outer = place.width;
+  for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, place.width - column);
+  const Outputs<T, O> outputs{begin,
+                              end,
+                              columns.data(),
+                              int64_t(columns.size()),
+                              bias,
+                              c,
+                              plan.end(c),
+                              plan.taps,
+                              next,
+                              place,
+                              to,
+                              plan.x.periods(rx),
+                              to_step,
+                              plan.last,
+                              inner,
+                              outer,
+                              ahead};
+  add_up<kInPlace>(isa, outputs);
 }
 
 }  // namespace customops::cpu
