@@ -233,57 +233,62 @@ template <int kBytes, class T>
   }
 }
 
-template <bool kInPlace, Capability c, class T, class O>
-void add_up(const Outputs<T, O> p) {
-  using V = Vec<c, acc_t<T>>;
-  constexpr bool kFew = kOldest<c>;
-  with_taps<kInPlace, kFew>(p.columns, p.taps, p.place.step, [&](auto kind) {
-    // Three taps of wider numbers wait for memory rather than for sums.
-    constexpr bool kTwice = c >= Capability::avx512 && (kind > 3 || sizeof(T) < 4);
-    for (int64_t i = 0; i < p.count;)
-      i += with_block<kFew, kTwice>(p.count - i, [&](auto constant) {
-        constexpr int kCount = constant;
-        const auto run = [&](auto padded) {
-          for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
-            const int64_t channel = kInPlace ? first_channel(g, p.end, V::kLanes) : g;
-            Place place = p.place;
-            place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
-            place.weight_at = g * p.all_taps;
-            place.x = i * place.step;
-            V out[kCount];
+// kCount outputs from number i on, of all the channels of a tile.
+template <bool kInPlace, int kTaps, int kCount, bool kPadded, class V, class T, class O>
+void add_block(const Outputs<T, O>& p, int64_t i) {
+  for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
+    const int64_t channel = kInPlace ? first_channel(g, p.end, V::kLanes) : g;
+    Place place = p.place;
+    place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
+    place.weight_at = g * p.all_taps;
+    place.x = i * place.step;
+    V out[kCount];
 #pragma GCC unroll 16
-            for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
-            if constexpr (kInPlace) {
-              const int64_t at = place.x * place.pixel + (g - p.channel) * kCount * place.step;
-              prefetch<kCount * V::kLanes * sizeof(T)>(p.ahead, at, place.step);
-            }
-            add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
-            const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
-            O* const to = p.to + i * p.to_step + (channel - p.channel);
-            // What is beyond the channels of a pixel is overwritten by the next, but for the last in a row: they come
-            // in order, and registers are less than twice as wide.
-            const bool whole = lanes == V::kLanes || (p.to_step == lanes && i + kCount < p.count);
-            if (whole) {
+    for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
+    if constexpr (kInPlace) {
+      const int64_t at = place.x * place.pixel + (g - p.channel) * kCount * place.step;
+      prefetch<kCount * V::kLanes * sizeof(T)>(p.ahead, at, place.step);
+    }
+    add_taps<kTaps, kPadded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
+    const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
+    O* const to = p.to + i * p.to_step + (channel - p.channel);
+    // What is beyond the channels of a pixel is overwritten by the next, but for the last in a row: they come in order,
+    // and registers are less than twice as wide.
+    const bool whole = lanes == V::kLanes || (p.to_step == lanes && i + kCount < p.count);
+    if (whole) {
 #pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
-            } else {
+      for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
+    } else {
 #pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * p.to_step, lanes);
-            }
-          }
-        };
-        if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
-          run(std::false_type());
-        else if constexpr (kInPlace)
-          run(std::true_type());
-      });
-  });
+      for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * p.to_step, lanes);
+    }
+  }
 }
 
-// In a function of its own for each instruction set, which dtypes share where their buffers hold the same.
+template <bool kInPlace, int kTaps, Capability c, class T, class O>
+void add_blocks(const Outputs<T, O> p) {
+  using V = Vec<c, acc_t<T>>;
+  constexpr bool kFew = kOldest<c>;
+  // Three taps of wider numbers wait for memory rather than for sums.
+  constexpr bool kTwice = c >= Capability::avx512 && (kTaps > 3 || sizeof(T) < 4);
+  for (int64_t i = 0; i < p.count;)
+    i += with_block<kFew, kTwice>(p.count - i, [&](auto constant) {
+      constexpr int kCount = constant;
+      if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
+        add_block<kInPlace, kTaps, kCount, false, V>(p, i);
+      else if constexpr (kInPlace)
+        add_block<kInPlace, kTaps, kCount, true, V>(p, i);
+    });
+}
+
+// In a function of its own for each instruction set and kind of taps, which dtypes share where their buffers hold the
+// same. Of larger functions compilers keep fewer numbers in registers.
 template <bool kInPlace, class I, class T, class O>
 void add_up(I isa, const Outputs<T, O>& outputs) {
-  outline(isa, [&](auto) { add_up<kInPlace, I::value>(outputs); });
+  with_taps<kInPlace, kOldest<I::value>>(outputs.columns, outputs.taps, outputs.place.step, [&](auto kind) {
+    constexpr int kTaps = kind;
+    outline(isa, [&](auto) { add_blocks<kInPlace, kTaps, I::value>(outputs); });
+  });
 }
 
 // The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on. columns: of the
