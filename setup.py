@@ -10,36 +10,29 @@ from torch.utils.cpp_extension import BuildExtension, include_paths, library_pat
 ROOT = Path(__file__).parent
 TORCH_HEADERS = include_paths()[0]
 sys.path.insert(0, str(ROOT / "csrc"))
-import jobs, nvcc, py3_wheel  # noqa: E401, E402, I001
+import jobs, nvcc, py3_wheel, sources  # noqa: E401, E402, I001
 
 VARIANT, ARCHITECTURES = nvcc.variant()
 os.environ["MAX_JOBS"] = str(jobs.jobs())  # for BuildExtension
 
 COMPILE_ARGS = [
-    *(line for line in (ROOT / "csrc/flags.txt").read_text().splitlines() if not line.startswith("#")),
+    *sources.flags(ROOT / "csrc"),
     # No absolute path of the build machine ends up in an error message.
     f"-ffile-prefix-map={ROOT.resolve()}=.",
     f"-ffile-prefix-map={TORCH_HEADERS}=torch/include",
 ]
-LINK_ARGS = [
-    # libstdc++ comes along, hidden. libgcc_s stays shared: libtorch catches what is thrown here, with the same unwinder.
-    "-static-libstdc++",
-    "-Wl,--exclude-libs,ALL",
-    "-Wl,--version-script=csrc/exports.map",
-    "-Wl,--gc-sections,--strip-all",
-]
+LINK_ARGS = sources.link_flags(Path("csrc"))
 
 
-def files(pattern):
-    """Paths under csrc/, the largest files first."""
-    return [path.relative_to(ROOT).as_posix() for path in jobs.largest_first(ROOT.glob(f"csrc/{pattern}"))]
+def relative(paths):
+    return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
-def library(name, sources):
+def library(name, device):
     return Extension(
         f"customops._{name}",
-        sources,
-        depends=["csrc/exports.map", *files("**/*.h"), *files("**/*.cuh")],
+        relative(sources.sources(ROOT / "csrc", device)),
+        depends=["csrc/exports.map", *relative(sources.headers(ROOT / "csrc", device))],
         include_dirs=include_paths(),
         library_dirs=library_paths(),
         # Named, because torch is loaded RTLD_LOCAL: its symbols are found only through a library that needs it.
@@ -59,8 +52,8 @@ setup(
     # The version stands in pyproject.toml; a label says what a build lacks: +cpu, or the few architectures it has.
     options={"egg_info": {"tag_build": "+cpu" if VARIANT == "cpu" else nvcc.label(ARCHITECTURES)}},
     ext_modules=[
-        library("cpu", [*files("cpu/*.cpp"), *files("*.cpp")]),
-        *(library(name, files("cuda/*.cu")) for name in ARCHITECTURES),
+        library("cpu", "cpu"),
+        *(library(name, "cuda") for name in ARCHITECTURES),
     ],
     cmdclass={"build_ext": build_ext, "build_py": py3_wheel.Sources, "bdist_wheel": wheel},
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 HELPERS = {"__main__", "counters", "elementwise", "harness", "layers", "load", "models", "overhead", "plot"}
+HELPERS |= {"sweep", "sweep_cases", "sweep_timing"}
 
 
 def main() -> None:

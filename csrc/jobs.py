@@ -1,10 +1,9 @@
-"""How many compilers may run at once: what this process's cgroups allow, not what the machine has; and in which order.
+"""How many compilers may run at once: what this process's cgroups allow, not what the machine has.
 
 In a container, os.cpu_count() and /proc/meminfo show the host; a build that believes them is throttled or killed.
 """
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 GIGABYTES_A_JOB = 2  # a compiler of CUDA sources takes up to 1.2; nvcc's two of them at once were seen to take 0.4 each
@@ -49,8 +48,3 @@ def jobs() -> int:
     cpus = min(cpus, len(os.sched_getaffinity(0)))
     memory = min(memory, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return max(1, min(int(cpus), int(memory / 1e9 / GIGABYTES_A_JOB)))
-
-
-def largest_first(files: Iterable[Path]) -> list[Path]:
-    """Sources in the order in which to compile them: the longest must not begin last. No file system decides it."""
-    return sorted(files, key=lambda file: (-file.stat().st_size, file))

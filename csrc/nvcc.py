@@ -1,4 +1,4 @@
-"""Compiles csrc/cuda/*.cu into customops/_cuda12.so and customops/_cuda13.so; setup.py calls it for CUDA builds.
+"""Compiles csrc/cuda/ into customops/_cuda12.so and customops/_cuda13.so; setup.py calls it for CUDA builds.
 
 Each architecture is compiled once, by the oldest compiler that knows it, so that the library which serves it needs the
 oldest driver possible. customops/_cuda.json tells the loader what each library holds. No GPU is looked for.
@@ -13,7 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import sources
 from jobs import jobs
+
+CSRC = Path("csrc")  # relative, because builds run in the project's folder and objects must not know where that is
 
 # What each library holds in a release: machine code for these, and PTX of the last for what comes after.
 RELEASE = {"cuda12": ("70", "75", "80", "86", "89", "90+PTX"), "cuda13": ("100", "103", "120+PTX")}
@@ -134,18 +137,16 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     nvcc's process id in these names, which no option prevents: give it one (`make reproduce` tells).
     """
     cuda, cxx = home(name), os.environ.get("CXX", "c++")
-    for_host = [arg for arg in extension.extra_compile_args if arg.startswith(("-f", "-W"))]
-    compile_args = [arg for arg in extension.extra_compile_args if arg.startswith(("-std", "-O", "-D"))]
+    compile_args = sources.for_nvcc(["-fPIC", *extension.extra_compile_args])
     compile_args += [f"-I{include}" for include in extension.include_dirs]
-    compile_args += [*map(gencode, entries), "-Xfatbin=-compress-all", "-objtemp", "--threads=2", f"-ccbin={cxx}"]
-    compile_args += [f"-Xcompiler={arg}" for arg in ("-fPIC", *for_host)]
+    compile_args += [*map(gencode, entries), "-objtemp", "--threads=2", f"-ccbin={cxx}"]
     link_args = [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
-    link_args += [f"-l{library}" for library in (*extension.libraries, "cudart_static", "dl", "rt", "pthread")]
+    link_args += [f"-l{library}" for library in (*extension.libraries, *sources.CUDA_LIBRARIES)]
     # ccache preprocesses for one architecture only, and knows a compiler by its name: hash every header, and both programs.
-    headers = sorted(path for folder in ("csrc", "csrc/cuda") for path in Path(folder).glob("*.*h"))
+    headers = sources.headers(CSRC, "cuda")
     hashed = ":".join(map(str, (cuda / "bin/nvcc", cuda / "bin/ptxas", "$in", *headers)))
     ccache = f"CCACHE_EXTRAFILES={hashed} ccache " if shutil.which("ccache") else ""
-    objects = {str(folder / name / Path(source).with_suffix(".o").name): source for source in extension.sources}
+    objects = {str(folder / name / sources.object_name(CSRC, Path(source))): source for source in extension.sources}
     lines = [
         f"builddir = {paths(folder)}",  # where ninja keeps its log
         f"rule nvcc_{name}",

@@ -3,11 +3,9 @@
 import json
 from pathlib import Path
 
+import sources
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
-
-# What customops.jit and CMake compile. Also listed in docker/check_wheel.py.
-SOURCES = ("*.h", "*.cpp", "CMakeLists.txt", "exports.map", "flags.txt", "jobs.py", "cmake/*", "cpu/*", "cuda/*")
 
 
 class Sources(build_py):
@@ -22,7 +20,7 @@ class Sources(build_py):
 
     def copies(self) -> dict[str, str]:
         """Source -> target, in an order that no file system decides."""
-        found = sorted(path.as_posix() for pattern in SOURCES for path in Path("csrc").glob(pattern))
+        found = [path.as_posix() for path in sources.packaged(Path("csrc"))]
         return {path: f"{self.build_lib}/customops/{path}" for path in found}
 
     def get_outputs(self, include_bytecode=True):

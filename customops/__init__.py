@@ -85,4 +85,4 @@ class _Package(types.ModuleType):
 
 sys.modules[__name__].__class__ = _Package
 _loader.check_torch()
-_loader.wait_for_first_use()
+_loader.wait_for_first_use(OPS)

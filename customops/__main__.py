@@ -7,24 +7,25 @@ from pathlib import Path
 import torch
 
 import customops
-from customops import _cuda, _loader
+from customops import _cuda, _state
+from customops._driver import dotted
 
 
 def report_cuda() -> None:
     """What a first CUDA call would find. Does not open the library."""
-    if _loader.opened.compiler != "setuptools":
+    if _state.opened.compiler != "setuptools":
         kinds = {
             "jit": "compiled when a CUDA tensor first meets an op",
             "cmake": "in the library, if it was built with them",
         }
-        print(f"CUDA kernels: {_loader.opened.compiler} ({kinds[_loader.opened.compiler]})")
+        print(f"CUDA kernels: {_state.opened.compiler} ({kinds[_state.opened.compiler]})")
         return
     machine, libraries = _cuda.machine(), _cuda.libraries()
     for index, (major, minor) in enumerate(machine.capabilities):
         print(f"GPU {index}: {torch.cuda.get_device_name(index)}, compute capability {major}.{minor}")
     for name, library in libraries.items():
         kinds = [f"sm_{code}" for code in library["machine_code"]] + [f"PTX {code}" for code in library["ptx"]]
-        print(f"{name}: {', '.join(kinds)}; driver for CUDA {_cuda.dotted(library['driver'])} or newer")
+        print(f"{name}: {', '.join(kinds)}; driver for CUDA {dotted(library['driver'])} or newer")
     name, why = _cuda.choose(machine, libraries)
     print(f"CUDA kernels: {name or 'none'} ({why})")
 
@@ -40,7 +41,7 @@ def main() -> None:
     print(f"customops {version} in {here}")
     print(f"torch {torch.__version__}, CUDA {torch.version.cuda or 'none'}")
     try:
-        print(f"library: {customops.load()} (loaded; built by {_loader.opened.compiler}: {_loader.opened.why})")
+        print(f"library: {customops.load()} (loaded; built by {_state.opened.compiler}: {_state.opened.why})")
     except (ImportError, RuntimeError, ValueError) as error:
         print(f"error: {error}")
     else:

@@ -1,4 +1,4 @@
-"""Compiles a library into a cache and survives whatever happens meanwhile; customops/jit.py says what to compile.
+"""Compiles a library into a cache and survives whatever happens meanwhile; customops/_recipes.py says what to compile.
 
 torch.utils.cpp_extension.load takes its turn by creating a file named `lock`, and waits for as long as it exists: a build
 that is killed leaves it behind, and every later one hangs. Here
@@ -158,7 +158,7 @@ def _compile(recipe: Recipe, root: Path, label: str, verbose: bool) -> None:
             "identity": recipe.identity,
         }
         (folder / "build.json").write_text(json.dumps(record, indent=1) + "\n")
-        for path in folder.glob("*.o"):
+        for path in folder.rglob("*.o"):
             path.unlink()
         shutil.rmtree(root / label, ignore_errors=True)  # a damaged one
         folder.rename(root / label)

@@ -3,8 +3,6 @@
 Not at import, because asking for GPUs there would cost time, pin down CUDA_VISIBLE_DEVICES and break programs that fork.
 """
 
-import contextlib
-import ctypes
 import functools
 import json
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from customops import _loader
+from customops import _driver, _state
+from customops._driver import dotted
 
 
 class Machine(NamedTuple):
@@ -84,18 +83,14 @@ def why_not(machine: Machine, library: dict) -> str | None:
     return None
 
 
-def dotted(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
 def gpus(machine: Machine) -> str:
     return ", ".join(f"{major}.{minor}" for major, minor in machine.capabilities)
 
 
 def folder() -> Path:
     """Where the prebuilt libraries are."""
-    prebuilt = _loader.opened is not None and _loader.opened.compiler == "setuptools"
-    return (_loader.opened.path if prebuilt else _loader.LIBRARY).parent
+    prebuilt = _state.opened is not None and _state.opened.compiler == "setuptools"
+    return (_state.opened.path if prebuilt else _state.LIBRARY).parent
 
 
 def libraries() -> dict[str, dict]:
@@ -104,17 +99,9 @@ def libraries() -> dict[str, dict]:
     return json.loads(description.read_text()) if description.exists() else {}
 
 
-def driver_version() -> int:
-    """CUDA version that the installed driver supports, 0 without one; asks the driver, without starting CUDA."""
-    version = ctypes.c_int(0)
-    with contextlib.suppress(OSError):
-        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    return version.value
-
-
 def machine() -> Machine:
     """This machine; starts CUDA if there are GPUs."""
-    driver, built = driver_version(), torch.version.cuda
+    driver, built = _driver.driver_version(), torch.version.cuda
     try:
         count = torch.cuda.device_count() if built else 0
         return Machine(driver, tuple(map(torch.cuda.get_device_capability, range(count))), built)
@@ -131,23 +118,23 @@ def load() -> str:
     Raises:
         RuntimeError: there is none; the message says why, and what to do.
     """
-    built_by = _loader.opened.compiler if _loader.opened else "setuptools"
+    built_by = _state.opened.compiler if _state.opened else "setuptools"
     if built_by == "setuptools":
         name, why = choose(machine(), libraries())
     elif reason := why_no_gpu(machine()):
         name, why = None, reason
     elif built_by == "cmake":
-        name, why = None, f"{_loader.opened.path} was built without them: cmake -DCUSTOMOPS_CUDA=ON"
+        name, why = None, f"{_state.opened.path} was built without them: cmake -DCUSTOMOPS_CUDA=ON"
     else:
         name, why = built_by, ""
     if name is None:
         raise RuntimeError(f"customops has no CUDA kernels for this machine: {why}. `python -m customops` shows more")
     if name == "jit":
-        from customops import jit
+        from customops import _recipes  # a prebuilt library needs none of it
 
-        torch.ops.load_library(jit.build_cuda())
+        torch.ops.load_library(_recipes.build_cuda())
         return name
-    _loader.logger.info("opening %s (%s)", folder() / f"_{name}.so", why)
+    _state.logger.info("opening %s (%s)", folder() / f"_{name}.so", why)
     torch.ops.load_library(folder() / f"_{name}.so")
     return name
 

@@ -1,30 +1,19 @@
 """Chooses the compiled library and opens it, or says why it could not: prebuilt, compiled just in time, or CMake's."""
 
 import importlib
-import logging
 import os
 import sys
 import threading
 import types
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
-LIBRARY = Path(__file__).with_name("_cpu.so")
+from customops import _state
+from customops._state import LIBRARY, Opened, logger
+
 COMPILERS = ("auto", "setuptools", "jit", "cmake")
 
-logger = logging.getLogger("customops")
-logger.addHandler(logging.NullHandler())  # silent unless the program sets up logging
-
-
-class Opened(NamedTuple):
-    """The library of this process."""
-
-    compiler: str  # setuptools, jit or cmake
-    path: Path
-    why: str
-
-
-opened: Opened | None = None
+_ops: tuple[str, ...] = ()  # modules of ops
 _lock = threading.RLock()
 _complete = False  # ops have their derivatives and fake kernels, too
 _thread = threading.local()  # .registering: this thread is giving them those
@@ -53,16 +42,15 @@ def load(compiler: str = "auto", path: str | os.PathLike | None = None) -> Path:
         ImportError: the library is missing or cannot be opened, or torch is too old for it.
         RuntimeError: another library is open already; or the JIT build failed (:class:`customops.jit.BuildError`).
     """
-    global opened
     with _lock:
-        if opened is None:
+        if _state.opened is None:
             wanted = _choose(compiler, path)
             _open(wanted)
-            opened = wanted
+            _state.opened = wanted
         elif compiler != "auto" or path is not None:
             _check_same(compiler, path)
     _register()
-    return opened.path
+    return _state.opened.path
 
 
 def _choose(compiler: str, path: str | os.PathLike | None) -> Opened:
@@ -88,9 +76,9 @@ def _choose(compiler: str, path: str | os.PathLike | None) -> Opened:
         if not (Path(__file__).parent / "csrc").is_dir():
             why += " (a checkout shadows an installed package: leave it, or run pip install -e . --no-build-isolation)"
         print(f"customops: {why}: compiling just in time", file=sys.stderr)
-    from customops import jit
+    from customops import _recipes  # importing torch comes first
 
-    return Opened("jit", jit.build(), why)
+    return Opened("jit", _recipes.build(), why)
 
 
 def _existing(path: Path) -> Path:
@@ -114,12 +102,18 @@ def _open(library: Opened) -> None:
         ) from error
 
 
-def wait_for_first_use() -> None:
+def wait_for_first_use(ops: Iterable[str]) -> None:
     """Lets ``torch.ops.customops`` open the library when it is first asked for an op.
 
     The placeholder gives way to torch's own namespace only when the ops are complete: no other thread meets them earlier.
+
+    Args:
+        ops: names of the modules that complete them.
     """
+    global _ops
     import torch
+
+    _ops = tuple(ops)
 
     placeholder = types.ModuleType("torch.ops.customops")
     placeholder.namespace = type(torch.ops.aten)("customops")
@@ -135,6 +129,7 @@ def wait_for_first_use() -> None:
 
 
 def _check_same(compiler: str, path: str | os.PathLike | None) -> None:
+    opened = _state.opened
     other_path = path is not None and Path(path).absolute() != opened.path
     if compiler not in COMPILERS:
         raise ValueError(f"customops.load: compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
@@ -157,7 +152,7 @@ def _register() -> None:
 
     _thread.registering = True
     try:
-        for module in sys.modules["customops"].OPS:
+        for module in _ops:
             importlib.import_module(f"customops.{module}")
     finally:
         _thread.registering = False

@@ -8,35 +8,13 @@ each combination of sources, flags, torch, compiler, CPU and GPU. CPU kernels ar
 CUDA tensor first meets an op. ``MAX_JOBS`` says how many compilers run at once.
 """
 
-import importlib.util
-import os
-import re
-import subprocess
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 
-import torch
-
-from customops import _build, _loader
-from customops._build import BuildError, paths, words
+from customops import _cuda, _loader, _state
+from customops._build import BuildError
+from customops._recipes import build, build_cuda
 
 __all__ = ["BuildError", "build", "build_cuda", "load"]
-
-HERE = Path(__file__).parent
-# In a wheel the sources lie in the package, in a checkout beside it.
-SOURCES = HERE / "csrc" if (HERE / "csrc").is_dir() else HERE.parent / "csrc"
-_CPU_FACTS = (
-    "vendor_id",
-    "cpu family",
-    "model",
-    "model name",
-    "stepping",
-    "flags",
-    "CPU implementer",
-    "CPU part",
-    "Features",
-)
 
 
 def load(cuda: bool = False, verbose: bool = False) -> Path:
@@ -53,152 +31,9 @@ def load(cuda: bool = False, verbose: bool = False) -> Path:
         BuildError: ninja or a compiler is missing, the cache cannot be written, or a source does not compile.
         RuntimeError: another library is open already.
     """
-    if _loader.opened is None and verbose:
+    if _state.opened is None and verbose:
         build(verbose)
     path = _loader.load("jit")
     if cuda:
-        from customops import _cuda
-
         _cuda.load()
     return path
-
-
-def build(verbose: bool = False) -> Path:
-    """Compiles the library with the CPU kernels, or finds it in the cache; does not open it. See :func:`load`."""
-    sources = _jobs().largest_first([*SOURCES.glob("*.cpp"), *SOURCES.glob("cpu/*.cpp")])
-    headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cpu/*.h"))]
-    name, facts = cpu()
-    return _build.build(recipe("_cpu", sources, headers, (facts,), f"CPU kernels for {name}"), verbose)
-
-
-def build_cuda(verbose: bool = False) -> Path:
-    """The same for the library with the CUDA kernels, for the GPUs that torch sees; needs the CUDA toolkit.
-
-    Raises:
-        BuildError: as :func:`load`; or there is no nvcc, or one newer than the driver.
-    """
-    architectures = sorted({torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())})
-    if not architectures:
-        raise BuildError("customops: torch sees no GPU to compile for: check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    headers = [*sorted(SOURCES.glob("*.h")), *sorted(SOURCES.glob("cuda/*.h")), *sorted(SOURCES.glob("cuda/*.cuh"))]
-    sources = _jobs().largest_first(SOURCES.glob("cuda/*.cu"))
-    numbers = [f"{major}{minor}" for major, minor in architectures]
-    purpose = f"CUDA kernels for sm_{', sm_'.join(numbers)}"
-    return _build.build(recipe("_cuda", sources, headers, (), purpose, numbers), verbose)
-
-
-def recipe(
-    name: str,
-    sources: list[Path],
-    headers: list[Path],
-    identity: tuple[str, ...],
-    purpose: str,
-    architectures: list[str] | None = None,
-) -> _build.Recipe:
-    """How to make a library of some sources: C++ ones, or CUDA ones for some architectures such as ``["90"]``."""
-    # As torch.utils.cpp_extension has them; importing it, and with it setuptools, would make every start slower.
-    torch_folder = Path(torch.__file__).parent
-    compiler, compiler_identity = _build.find_compiler(os.environ.get("CXX") or "c++")
-    flags, include = _lines(SOURCES / "flags.txt"), [f"-I{torch_folder / 'include'}"]
-    link = [f"-L{torch_folder / 'lib'}", "-ltorch_cpu"]
-    identity += (compiler_identity, torch.__version__, str(torch.version.git_version))
-    if architectures is None:
-        compile = words(*compiler, "-c") + " $in -o $out " + words("-fPIC", "-march=native", *flags, *include)
-    else:
-        home = cuda_home()
-        identity += (_build.identity_of(str(home / "bin/nvcc")),)
-        compile = words(home / "bin/nvcc", "-c") + " $in -o $out " + words(
-            *(flag for flag in flags if flag.startswith(("-std", "-O", "-D"))),
-            *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in architectures),
-            f"-ccbin={_build.host_compiler(compiler)}",
-            *(f"-Xcompiler={flag}" for flag in ("-fPIC", *flags) if flag.startswith(("-f", "-W"))),
-            *include,
-        )  # fmt: skip
-        link += [f"-L{folder}" for folder in _static_runtime(home)] + ["-lcudart_static", "-ldl", "-lrt", "-lpthread"]
-    exports = SOURCES / "exports.map"
-    link += ["-Wl,--exclude-libs,ALL", f"-Wl,--version-script={exports}", "-Wl,--gc-sections,--strip-all"]
-    objects = {f"{source.stem}.o": source for source in sources}
-    # libstdc++ goes into the library where there is a static one: an older one in this process does not count then.
-    static = '$$(test -f "$$(' + words(*compiler) + ' -print-file-name=libstdc++.a)" && echo -static-libstdc++)'
-    rules = [
-        "rule compile",
-        f"  command = {compile} -MMD -MF $out.d",
-        "  depfile = $out.d",
-        "  description = compile $in",
-        "rule link",
-        f"  command = {words(*compiler, '-shared')} $in -o $out {words(*link)} {static}",
-        "  description = link $out",
-        *(f"build {out}: compile {paths(source)}" for out, source in objects.items()),
-        f"build {name}.so: link {paths(*objects)}",
-    ]
-    return _build.Recipe(
-        name, "\n".join(rules) + "\n", (*sources, *headers, exports), identity, purpose, _jobs().jobs()
-    )
-
-
-def cuda_home() -> Path:
-    """The CUDA toolkit that torch.utils.cpp_extension finds, if it can serve this machine's driver."""
-    try:
-        from torch.utils import cpp_extension
-    except ModuleNotFoundError as error:  # of setuptools
-        raise BuildError(
-            f"customops: torch.utils.cpp_extension needs {error.name}: pip install {error.name}"
-        ) from error
-    found = cpp_extension.CUDA_HOME
-    if found is None or not Path(found, "bin/nvcc").exists():
-        raise BuildError(
-            "customops: there is a GPU, but no nvcc to compile its kernels with: install the CUDA toolkit and set "
-            "CUDA_HOME, or use the prebuilt kernels (CUSTOMOPS_COMPILER=setuptools)"
-        )
-    from customops import _cuda
-
-    driver, nvcc = _cuda.driver_version(), _nvcc_major(Path(found, "bin/nvcc"))
-    if driver and nvcc > driver // 1000:
-        raise BuildError(
-            f"customops: {found}/bin/nvcc is of CUDA {nvcc}, and the driver runs code of CUDA {_cuda.dotted(driver)} "
-            "at most: update the driver, or set CUDA_HOME to an older toolkit"
-        )
-    if not _static_runtime(Path(found)):
-        raise BuildError(
-            f"customops: {found} has no libcudart_static.a: install the complete CUDA toolkit, or set CUDA_HOME"
-        )
-    return Path(found)
-
-
-def _nvcc_major(nvcc: Path) -> int:
-    """From version.json, or from nvcc itself."""
-    with_version = nvcc.parent.parent / "version.json"
-    text = with_version.read_text() if with_version.exists() else ""
-    match = re.search(r'"cuda_nvcc"[^}]*"version"\s*:\s*"(\d+)', text)
-    if match is None:
-        match = re.search(r"release (\d+)", subprocess.check_output([nvcc, "--version"], text=True))
-    return int(match[1]) if match else 0
-
-
-def _static_runtime(home: Path) -> list[Path]:
-    """Where a toolkit keeps the static runtime: lib64 in NVIDIA's own packages, lib in wheels."""
-    folders = [home / name for name in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")]
-    return [folder for folder in folders if (folder / "libcudart_static.a").exists()][:1]
-
-
-@cache
-def cpu() -> tuple[str, str]:
-    """(name, all that -march=native depends on) of this machine's processor."""
-    with open("/proc/cpuinfo") as file:
-        first = file.read(16384).split("\n\n")[0]
-    facts = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", first, re.MULTILINE))
-    known = {name: facts[name] for name in _CPU_FACTS if name in facts}
-    return facts.get("model name", os.uname().machine), repr(known)
-
-
-def _lines(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-
-
-@cache
-def _jobs() -> ModuleType:
-    """csrc/jobs.py: how many compilers may run at once, and in which order."""
-    spec = importlib.util.spec_from_file_location("customops._jobs", SOURCES / "jobs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -11,6 +11,7 @@ import torch
 from common import in_forks, python
 
 import customops
+from customops import _recipes, _state
 
 CHECK_ALL_DTYPES = """
 import customops, torch
@@ -190,12 +191,10 @@ def test_loading_two_is_an_error_that_says_so(other):
     here = customops.load()
     with pytest.raises(RuntimeError) as error:
         customops.load(*other)
-    assert str(error.value).startswith(
-        f"customops.load: {here}, built by {customops._loader.opened.compiler}, is open already ("
-    )
+    assert str(error.value).startswith(f"customops.load: {here}, built by {_state.opened.compiler}, is open already (")
     assert f"hold one library: call customops.load('{other[0]}') before the first op, or set " in str(error.value)
     with pytest.raises(RuntimeError, match="is open already"):
-        customops.load("jit" if customops._loader.opened.compiler != "jit" else "setuptools")
+        customops.load("jit" if _state.opened.compiler != "jit" else "setuptools")
 
 
 @prebuilt
@@ -220,7 +219,7 @@ def test_another_prebuilt_library(tmp_path):
 def test_wrong_choice(monkeypatch, call, env, message):
     for name in ("CUSTOMOPS_COMPILER", "CUSTOMOPS_LIBRARY"):
         monkeypatch.setenv(name, env.get(name, ""))
-    monkeypatch.setattr(customops._loader, "opened", None)
+    monkeypatch.setattr(_state, "opened", None)
     with pytest.raises((ValueError, ImportError)) as error:
         customops.load(*call)
     assert message in str(error.value)
@@ -252,7 +251,7 @@ def without_library(tmp_path):
     copy = shutil.copytree(
         here, tmp_path / "site/customops", ignore=shutil.ignore_patterns("*.so", "__pycache__", "csrc")
     )
-    shutil.copytree(customops.jit.SOURCES, copy / "csrc", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(_recipes.SOURCES, copy / "csrc", ignore=shutil.ignore_patterns("__pycache__"))
     return copy.parent
 
 

@@ -37,8 +37,8 @@ MAX_MEGABYTES = 40
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 # The sources, for builds on the user's machine.
 SOURCES = re.compile(
-    r"csrc/((cpu|cuda)/)?\w+\.(h|cpp|cu|cuh)|csrc/cmake/FindTorch\.cmake"
-    r"|csrc/(CMakeLists\.txt|exports\.map|flags\.txt|jobs\.py)"
+    r"csrc/((cpu|cuda)/(\w+/)?)?\w+\.(h|cpp|cu|cuh)|csrc/cmake/(FindTorch|Sources)\.cmake"
+    r"|csrc/(CMakeLists\.txt|exports\.map|flags\.txt|link_flags\.txt|jobs\.py|sources\.py)"
 )
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"

@@ -18,6 +18,15 @@ def root():
 
 
 @pytest.fixture
+def sources(monkeypatch):
+    """csrc/sources.py."""
+    monkeypatch.syspath_prepend(str(ROOT / "csrc"))
+    import sources
+
+    return sources
+
+
+@pytest.fixture
 def serve_folder():
     """serve_folder(path) -> address of an HTTP server on loopback that serves it."""
     servers = []

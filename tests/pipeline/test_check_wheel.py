@@ -1,6 +1,5 @@
 """The wheel check, on one good wheel and on wheels made bad on purpose: one per rule."""
 
-import ast
 import base64
 import hashlib
 import json
@@ -156,7 +155,8 @@ def test_rpath(wheel, library):
 
 @pytest.mark.parametrize(
     "name",
-    ["csrc/library.cpp", "customops/csrc/nvcc.py", "customops/csrc/library.o", "customops/csrc/cpu/deep/a.cpp",
+    ["csrc/library.cpp", "customops/csrc/nvcc.py", "customops/csrc/library.o", "customops/csrc/cpu/deep/er/a.cpp",
+     "customops/csrc/deep/a.cpp",
      "customops/csrc/_cpu.so", "tests/test_add2.py", "customops/add2.o", "customops/__pycache__/a.cpython-311.pyc",
      "customops/notes.txt", f"{INFO}/direct_url.json", "setup.py"],
 )  # fmt: skip
@@ -164,21 +164,16 @@ def test_stray_file(wheel, name):
     assert f"file: {name} does not belong in the wheel" in check_wheel.check(wheel({name: b"x"}))[0]
 
 
-def test_the_sources_travel(wheel, root):
+def test_the_sources_travel(wheel, root, sources):
     """All that setup.py takes along is known to the check, and all that the loader and CMake compile is taken."""
-    patterns = re.search(r"^SOURCES = (\(.*\))$", (root / "csrc/py3_wheel.py").read_text(), re.MULTILINE)[1]
-    taken = {
-        path.relative_to(root).as_posix()
-        for pattern in ast.literal_eval(patterns)
-        for path in root.glob(f"csrc/{pattern}")
-    }
+    taken = {path.relative_to(root).as_posix() for path in sources.packaged(root / "csrc")}
     assert check_wheel.check(wheel({f"customops/{name}": b"x" for name in taken}))[0] == []
     compiled = {
         path.relative_to(root).as_posix()
         for ending in ("h", "cpp", "cu", "cuh", "cmake", "map", "txt")
         for path in root.glob(f"csrc/**/*.{ending}")
     }
-    assert compiled | {"csrc/jobs.py"} == taken
+    assert compiled | {"csrc/jobs.py", "csrc/sources.py"} == taken
 
 
 def test_a_file_that_record_does_not_cover(wheel):

@@ -104,8 +104,8 @@ extension = types.SimpleNamespace(
 name = sys.argv[1]
 text = nvcc.ninja_file(extension, name, ("80", "90"), Path("/tmp/k.so"), Path("/tmp"))
 Path("/tmp/k.ninja").write_text(text)
-subprocess.run(["ninja", "-f", "/tmp/k.ninja", f"/tmp/{name}/k.o"], check=True, stdout=subprocess.DEVNULL)
-print(subprocess.check_output(["sha256sum", f"/tmp/{name}/k.o"], text=True).split()[0])
+subprocess.run(["ninja", "-f", "/tmp/k.ninja", f"/tmp/{name}/cuda/k.o"], check=True, stdout=subprocess.DEVNULL)
+print(subprocess.check_output(["sha256sum", f"/tmp/{name}/cuda/k.o"], text=True).split()[0])
 stats = subprocess.check_output(["ccache", "--print-stats"], text=True)
 print(*(line.split()[1] for line in stats.splitlines() if line.startswith(("direct_cache_hit", "cache_miss\t"))))
 """)

@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+REGISTRATION = re.compile(r'm\.impl\(\s*"(\w+)"')
+
 
 @pytest.fixture
 def ops(root):
@@ -43,12 +45,26 @@ def test_setup_py_is_short(root):
 def test_every_kernel_file_has_a_schema(root, ops):
     borrowed = {("depthwise_conv2d", "_mps_convolution")}  # an operator of torch's that is empty on CPU and CUDA
     for path in [*root.glob("csrc/cpu/*.cpp"), *root.glob("csrc/cuda/*.cu")]:
-        for name in re.findall(r'm\.impl\("(\w+)"', path.read_text()):
+        for name in REGISTRATION.findall(path.read_text()):
             if (path.stem, name) in borrowed:
                 continue
             assert name in ops[0], f"{path} implements {name}, which csrc/library.cpp does not declare"
             # An op for a backward has the name of its op in front: _bias_act_backward.
             assert name.startswith("_cpu") or name.lstrip("_").startswith(path.stem)
+
+
+def test_an_op_is_one_file_and_perhaps_a_folder_behind_it(root, ops):
+    """csrc/<device>/<op>.{cpp,cu} registers the kernels; more files of the op are in csrc/<device>/<op>/."""
+    for device, ending in (("cpu", "cpp"), ("cuda", "cu")):
+        folder = root / "csrc" / device
+        others = {path.stem for path in folder.glob(f"*.{ending}")} - set(ops[1]) - {"capability"}
+        assert not others, f"csrc/{device}: {sorted(others)} are no ops: such files are in the folder of their op"
+        assert {path.name for path in folder.iterdir() if path.is_dir()} <= set(ops[1])
+        for path in folder.glob("*/*"):
+            assert path.is_file(), f"{path}: folders are one level deep"
+            assert not REGISTRATION.search(path.read_text()), (
+                f"{path} registers a kernel: {path.parent.name}.{ending} does"
+            )
 
 
 def test_only_the_stable_abi_is_included(root):

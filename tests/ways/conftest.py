@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from customops import jit
+from customops import _recipes
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,7 @@ def cmake(source, folder, *options):
     """Configures and builds."""
     options = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}", *options]
     subprocess.run(["cmake", "-S", source, "-B", folder, *options], check=True)
-    subprocess.run(["cmake", "--build", folder, "--parallel", str(jit._jobs().jobs())], check=True)
+    subprocess.run(["cmake", "--build", folder, "--parallel", str(_recipes._tool("jobs").jobs())], check=True)
 
 
 @pytest.fixture(scope="session")

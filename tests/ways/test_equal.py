@@ -49,7 +49,7 @@ def test_a_second_jit_load_is_quick(environments):
 
 
 def test_a_cuda_tensor_and_a_cmake_library_without_cuda_kernels(monkeypatch, cmake_library):
-    monkeypatch.setattr(customops._loader, "opened", customops._loader.Opened("cmake", cmake_library, "asked for"))
+    monkeypatch.setattr(customops._state, "opened", customops._state.Opened("cmake", cmake_library, "asked for"))
     monkeypatch.setattr(customops._cuda, "why_no_gpu", lambda machine: None)
     customops._cuda.load.cache_clear()
     with pytest.raises(RuntimeError, match=r"libcustomops\.so was built without them: cmake -DCUSTOMOPS_CUDA=ON"):

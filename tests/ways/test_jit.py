@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from customops import _build, jit
+from customops import _build, _driver, _recipes, jit
 
 UNITS = 3
 # A large library is there half-written for a while.
@@ -262,11 +262,9 @@ def gpu(monkeypatch):
     """A machine with an H200 and a driver for CUDA 12.8, as far as a build looks."""
     import torch
 
-    from customops import _cuda
-
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=0: (9, 0))
-    monkeypatch.setattr(_cuda, "driver_version", lambda: 12080)
+    monkeypatch.setattr(_driver, "driver_version", lambda: 12080)
 
 
 def test_a_gpu_without_nvcc_is_an_error_not_a_cpu_build(gpu, monkeypatch, tmp_path):
@@ -320,11 +318,11 @@ def test_jit_load_at_once_from_eight_processes():
 
 def test_a_sources_that_does_not_compile_for_jit(monkeypatch, tmp_path):
     """customops' own: an error of the compiler reaches the user."""
-    copy = shutil.copytree(jit.SOURCES, tmp_path / "csrc")
+    copy = shutil.copytree(_recipes.SOURCES, tmp_path / "csrc")
     (copy / "library.cpp").write_text("#error deliberately broken\n")
-    for path in copy.glob("cpu/*.cpp"):
+    for path in copy.glob("cpu/**/*.cpp"):
         path.unlink()
-    monkeypatch.setattr(jit, "SOURCES", copy)
+    monkeypatch.setattr(_recipes, "SOURCES", copy)
     monkeypatch.setenv("CUSTOMOPS_JIT_CACHE", str(tmp_path / "cache"))
     with pytest.raises(jit.BuildError, match="deliberately broken"):
         jit.build()

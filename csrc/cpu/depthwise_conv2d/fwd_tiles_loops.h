@@ -2,7 +2,7 @@
 // those are few.
 #pragma once
 
-#include "depthwise_conv2d_tiles.h"
+#include "plan.h"
 
 namespace customops::cpu {
 

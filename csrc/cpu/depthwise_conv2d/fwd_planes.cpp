@@ -2,7 +2,7 @@
 // neighbouring pixels of a row. Rows of a strip of a plane are copied into a buffer, widened and with zeros around
 // them; each row that comes is added to the outputs of all the rows that it meets, which are in registers until it is
 // the last.
-#include "depthwise_conv2d_tiles.h"
+#include "fwd.h"
 
 namespace customops::cpu {
 namespace {
@@ -21,7 +21,7 @@ template <Capability c, int kTaps>
 constexpr bool kTapsStay = c >= Capability::avx512 || kTaps == 3;
 
 template <class T, int kTaps>
-class PlanesConvolution {
+class PlanesKernel {
   using A = acc_t<T>;
   const Planes& p_;
   const T *const from_, *const end_;
@@ -38,7 +38,7 @@ class PlanesConvolution {
   }
   static int64_t pitch(const Planes& p, int64_t lanes) { return ceil_div(p.to_w, lanes) * lanes + kTaps - 1; }
 
-  PlanesConvolution(const Planes& p, int64_t strip, int64_t lanes, const T* from, T* to, const A* weight, const A* bias)
+  PlanesKernel(const Planes& p, int64_t strip, int64_t lanes, const T* from, T* to, const A* weight, const A* bias)
       : p_(p),
         from_(from),
         end_(from + p.batch * p.channels * p.from_h * p.from_w),
@@ -180,54 +180,47 @@ class PlanesConvolution {
   }
 };
 
-// Whether registers of neighbours are the faster way: where they are not mostly empty.
-bool fills_registers(int64_t width, int64_t lanes, int64_t element) {
-  return 2 * (ceil_div(width, lanes) * lanes) <= (element == 2 ? 3 : 5) * width;
-}
-
 template <class T, int kTaps>
-void convolve_planes(const DepthwiseConv2d& p, const Planes& planes, bool flipped, const Tensor& from,
-                     const Tensor& to) {
+void run_planes(const Planes& planes, bool flipped, const Operands& operands) {
   using A = acc_t<T>;
   constexpr int kAll = kTaps * kTaps;
-  Buffer<A> weight(p.channels * kAll), bias(p.channels);
-  const auto taps = parameter<T>(p.weight);
-  for (int64_t c = 0; c < p.channels; ++c)
+  Buffer<A> weight(planes.channels * kAll), bias(planes.channels);
+  const auto taps = parameter<T>(operands.weight);
+  for (int64_t c = 0; c < planes.channels; ++c)
     for (int k = 0; k < kAll; ++k) weight.data()[c * kAll + k] = taps(c * kAll + (flipped ? kAll - 1 - k : k));
-  if (p.bias) {
-    const auto biases = parameter<T>(*p.bias);
-    for (int64_t c = 0; c < p.channels; ++c) bias.data()[c] = biases(c);
+  if (operands.bias) {
+    const auto biases = parameter<T>(*operands.bias);
+    for (int64_t c = 0; c < planes.channels; ++c) bias.data()[c] = biases(c);
   }
-  const int64_t lanes = vector_lanes<A>(), strip = PlanesConvolution<T, kTaps>::strip(planes, lanes);
-  const T* const in = from.const_data_ptr<T>();
-  T* const out = static_cast<T*>(to.mutable_data_ptr());
-  parallel(p.batch * p.channels * ceil_div(planes.to_h, strip), kGrain * 4 / (strip * planes.to_w * (kAll + 4)),
-           [&](int64_t begin, int64_t end) {
-             PlanesConvolution<T, kTaps> convolution(planes, strip, lanes, in, out, weight.data(), bias.data());
+  const int64_t lanes = vector_lanes<A>(), strip = PlanesKernel<T, kTaps>::strip(planes, lanes);
+  const T* const in = operands.from.template const_data_ptr<T>();
+  T* const out = static_cast<T*>(operands.to.mutable_data_ptr());
+  parallel(planes.batch * planes.channels * ceil_div(planes.to_h, strip),
+           kGrain * 4 / (strip * planes.to_w * (kAll + 4)), [&](int64_t begin, int64_t end) {
+             PlanesKernel<T, kTaps> kernel(planes, strip, lanes, in, out, weight.data(), bias.data());
              run_simd([&](auto isa) {
-               for (int64_t item = begin; item < end; ++item) convolution.run(isa, item);
+               for (int64_t item = begin; item < end; ++item) kernel.run(isa, item);
              });
            });
 }
 
 }  // namespace
 
-bool convolve_planes(const DepthwiseConv2d& p, bool backward, const Tensor& from, const Tensor& to) {
-  const auto plain = [](const ConvAxis& a) { return a.stride == 1 && a.dilation == 1; };
-  const int64_t size = p.x.taps;
-  if (p.channels_last || !plain(p.y) || !plain(p.x) || p.y.taps != size || (size != 3 && size != 5)) return false;
-  const auto before = [&](const ConvAxis& a) { return backward ? size - 1 - a.pad : a.pad; };
-  const Planes planes = {p.batch,    p.channels, from.size(2), from.size(3),
-                         to.size(2), to.size(3), before(p.y),  before(p.x)};
-  bool done = false;
-  dispatch(from.scalar_type(), [&](auto zero) {
+void fwd_planes(const Problem& problem, Direction direction, const Operands& operands) {
+  const bool dgrad = direction == Direction::dgrad;
+  const int64_t size = problem.x.taps;
+  const auto from = [&](const ConvAxis& a) { return dgrad ? a.out : a.in; };
+  const auto to = [&](const ConvAxis& a) { return dgrad ? a.in : a.out; };
+  const auto before = [&](const ConvAxis& a) { return dgrad ? size - 1 - a.pad : a.pad; };
+  const Planes planes = {problem.batch, problem.channels, from(problem.y),   from(problem.x),
+                         to(problem.y), to(problem.x),    before(problem.y), before(problem.x)};
+  dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (!fills_registers(planes.to_w, vector_lanes<acc_t<T>>(), sizeof(T))) return;
-    if (size == 3) convolve_planes<T, 3>(p, planes, backward, from, to);
-    if (size == 5) convolve_planes<T, 5>(p, planes, backward, from, to);
-    done = true;
+    if (size == 3)
+      run_planes<T, 3>(planes, dgrad, operands);
+    else
+      run_planes<T, 5>(planes, dgrad, operands);
   });
-  return done;
 }
 
 }  // namespace customops::cpu

@@ -2,7 +2,7 @@
 // up, weight by weight, in registers.
 #pragma once
 
-#include "depthwise_conv2d_tiles.h"
+#include "plan.h"
 
 namespace customops::cpu {
 
@@ -116,44 +116,75 @@ void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int6
   });
 }
 
-// How the taps of a row lie: kTaps side by side, kMany seven or more, or anyhow. Known at compile time, so that the
-// sums stay in registers.
-constexpr int kAnyhow = 0, kMany = 8;
+// How the taps of a row lie: 2, 3, 5 or 7 side by side, kMany of them, in phases, or scattered. Known at compile time,
+// so that the sums stay in registers.
+constexpr int kScattered = 0, kMany = 8, kPhases = 9;
+constexpr int kFewTaps = 4;
 
 template <bool kInPlace, bool kFew, class F>
 void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
-  const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
+  [[maybe_unused]] const bool side_by_side = taps > 0 && columns[taps - 1] - columns[0] == (taps - 1) * step;
   if (side_by_side && taps == 3) return f(std::integral_constant<int, 3>());
   if constexpr (!kFew) {
     if (side_by_side && taps == 5) return f(std::integral_constant<int, 5>());
     if (side_by_side && taps == 7) return f(std::integral_constant<int, 7>());
   }
-  if constexpr (!kInPlace)
+  if constexpr (!kInPlace || !kFew)
     if (side_by_side && taps >= 7) return f(std::integral_constant<int, kMany>());
-  f(std::integral_constant<int, kAnyhow>());
+  if constexpr (!kFew) {
+    if (side_by_side && taps == 2) return f(std::integral_constant<int, 2>());
+    if (taps >= kFewTaps) return f(std::integral_constant<int, kPhases>());
+  }
+  f(std::integral_constant<int, kScattered>());
 }
 
-// f(constant) for as many outputs as a block takes of those that are left: common widths are multiples of 7 or 8. Twice
-// as many keep more sums in flight, where there are registers for them.
+// f(constant) for as many outputs as a block takes of those that are left: up to 8, in blocks about as long. 14 keep
+// more sums in flight, where there are registers for them.
 template <bool kFew, bool kTwice, class F>
 int64_t with_block(int64_t left, const F& f) {
-  if constexpr (kTwice)
-    if (left >= 14 && (left % 8 != 0 || left % 7 == 0)) return f(std::integral_constant<int, 14>()), 14;
-  if constexpr (!kFew)
-    if (left % 8 == 0 && left % 7 != 0) return f(std::integral_constant<int, 8>()), 8;
-  if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
-  if constexpr (!kFew) {
-    if (left >= 4) return f(std::integral_constant<int, 4>()), 4;
-    if (left >= 2) return f(std::integral_constant<int, 2>()), 2;
+  if constexpr (kFew) {
+    if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
+    return f(std::integral_constant<int, 1>()), 1;
+  } else {
+    if constexpr (kTwice)
+      if ((left == 14 || left >= 21) && (left % 8 != 0 || left % 7 == 0))
+        return f(std::integral_constant<int, 14>()), 14;
+    const int64_t count = left % 7 == 0 ? 7 : ceil_div(left, ceil_div(left, 8));
+    with_constant<8>(count, f);
+    return count;
   }
-  return f(std::integral_constant<int, 1>()), 1;
+}
+
+// The same for taps that do not all lie side by side: those of each phase of a stride do. `columns` are in order of
+// phases. For fewer taps than kFewTaps that is not worth its branches.
+template <bool kPadded, class V, int kCount, class T>
+void add_phases(const Row<T>* begin, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
+                V (&out)[kCount]) {
+  for (int64_t t = 0; t < taps;) {
+    int64_t run = 1;
+    while (t + run < taps && columns[t + run] == columns[t] + run * place.step) ++run;
+    Place there = place;
+    for (; run >= 3; run -= 3, t += 3) {
+      there.weight_at = place.weight_at + t * V::kLanes;
+      add_neighbours<3, kPadded>(begin, end, columns[t], 3, there, out);
+    }
+    if (run == 2) {
+      there.weight_at = place.weight_at + t * V::kLanes;
+      add_neighbours<2, kPadded>(begin, end, columns[t], 2, there, out);
+    } else if (run == 1) {
+      add_rows<kPadded>(begin, end, columns, t, t + 1, place, out);
+    }
+    t += run;
+  }
 }
 
 template <int kTaps, bool kPadded, class V, int kCount, class T>
 void add_taps(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
               V (&out)[kCount]) {
-  if constexpr (kTaps == kAnyhow) {
+  if constexpr (kTaps == kScattered) {
     add_rows<kPadded>(row, end, columns, 0, taps, place, out);
+  } else if constexpr (kTaps == kPhases) {
+    add_phases<kPadded>(row, end, columns, taps, place, out);
   } else if constexpr (kTaps == kMany) {
     add_neighbours<7, kPadded>(row, end, columns[0], taps, place, out);
     add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, place, out);
@@ -202,57 +233,90 @@ template <int kBytes, class T>
   }
 }
 
-template <bool kInPlace, Capability c, class T, class O>
-void add_up(const Outputs<T, O> p) {
+// kCount outputs from number i on, of all the channels of a tile.
+template <bool kInPlace, int kTaps, int kCount, bool kPadded, class V, class T, class O>
+void add_block(const Outputs<T, O>& p, int64_t i) {
+  for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
+    const int64_t channel = kInPlace ? first_channel(g, p.end, V::kLanes) : g;
+    Place place = p.place;
+    place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
+    place.weight_at = g * p.all_taps;
+    place.x = i * place.step;
+    V out[kCount];
+#pragma GCC unroll 16
+    for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
+    if constexpr (kInPlace) {
+      const int64_t at = place.x * place.pixel + (g - p.channel) * kCount * place.step;
+      prefetch<kCount * V::kLanes * sizeof(T)>(p.ahead, at, place.step);
+    }
+    add_taps<kTaps, kPadded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
+    const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
+    O* const to = p.to + i * p.to_step + (channel - p.channel);
+    // What is beyond the channels of a pixel is overwritten by the next, but for the last in a row: they come in order,
+    // and registers are less than twice as wide.
+    const bool whole = lanes == V::kLanes || (p.to_step == lanes && i + kCount < p.count);
+    if (whole) {
+#pragma GCC unroll 16
+      for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
+    } else {
+#pragma GCC unroll 16
+      for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * p.to_step, lanes);
+    }
+  }
+}
+
+template <bool kInPlace, int kTaps, Capability c, class T, class O>
+void add_blocks(const Outputs<T, O> p) {
   using V = Vec<c, acc_t<T>>;
   constexpr bool kFew = kOldest<c>;
-  with_taps<kInPlace, kFew>(p.columns, p.taps, p.place.step, [&](auto kind) {
-    // Three taps of wider numbers wait for memory rather than for sums.
-    constexpr bool kTwice = c >= Capability::avx512 && (kind > 3 || sizeof(T) < 4);
-    for (int64_t i = 0; i < p.count;)
-      i += with_block<kFew, kTwice>(p.count - i, [&](auto constant) {
-        constexpr int kCount = constant;
-        const auto run = [&](auto padded) {
-          for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
-            const int64_t channel = kInPlace ? first_channel(g, p.end, V::kLanes) : g;
-            Place place = p.place;
-            place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
-            place.weight_at = g * p.all_taps;
-            place.x = i * place.step;
-            V out[kCount];
-#pragma GCC unroll 16
-            for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
-            if constexpr (kInPlace) {
-              const int64_t at = place.x * place.pixel + (g - p.channel) * kCount * place.step;
-              prefetch<kCount * V::kLanes * sizeof(T)>(p.ahead, at, place.step);
-            }
-            add_taps<kind, padded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
-            const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
-            O* const to = p.to + i * p.to_step + (channel - p.channel);
-            // What is beyond the channels of a pixel is overwritten by the next, but for the last in a row: they come
-            // in order, and registers are less than twice as wide.
-            const bool whole = lanes == V::kLanes || (p.to_step == lanes && i + kCount < p.count);
-            if (whole) {
-#pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
-            } else {
-#pragma GCC unroll 16
-              for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * p.to_step, lanes);
-            }
-          }
-        };
-        if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
-          run(std::false_type());
-        else if constexpr (kInPlace)
-          run(std::true_type());
-      });
+  // Three taps of wider numbers wait for memory rather than for sums.
+  constexpr bool kTwice = c >= Capability::avx512 && (kTaps > 3 || sizeof(T) < 4);
+  for (int64_t i = 0; i < p.count;)
+    i += with_block<kFew, kTwice>(p.count - i, [&](auto constant) {
+      constexpr int kCount = constant;
+      if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
+        add_block<kInPlace, kTaps, kCount, false, V>(p, i);
+      else if constexpr (kInPlace)
+        add_block<kInPlace, kTaps, kCount, true, V>(p, i);
+    });
+}
+
+// In a function of its own for each instruction set and kind of taps, which dtypes share where their buffers hold the
+// same. Of larger functions compilers keep fewer numbers in registers.
+template <bool kInPlace, class I, class T, class O>
+void add_up(I isa, const Outputs<T, O>& outputs) {
+  with_taps<kInPlace, kOldest<I::value>>(outputs.columns, outputs.taps, outputs.place.step, [&](auto kind) {
+    constexpr int kTaps = kind;
+    outline(isa, [&](auto) { add_blocks<kInPlace, kTaps, I::value>(outputs); });
   });
 }
 
-// In a function of its own for each instruction set, which dtypes share where their buffers hold the same.
+// The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on. columns: of the
+// taps of the phase. next: elements of a buffer from one register of channels to the next.
 template <bool kInPlace, class I, class T, class O>
-void add_up(I isa, const Outputs<T, O>& outputs) {
-  outline(isa, [&](auto) { add_up<kInPlace, I::value>(outputs); });
+void add_up_row(I isa, const Plan& plan, const Row<T>* begin, const Row<T>* end, const std::vector<int64_t>& columns,
+                int64_t rx, int64_t c, int64_t next, const Place& place, const acc_t<T>* bias, O* to, int64_t to_step,
+                const Ahead<T>& ahead = {}) {
+  int64_t inner = 0, outer = place.width;
+  for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, place.width - column);
+  const Outputs<T, O> outputs{begin,
+                              end,
+                              columns.data(),
+                              int64_t(columns.size()),
+                              bias,
+                              c,
+                              plan.end(c),
+                              plan.taps,
+                              next,
+                              place,
+                              to,
+                              plan.x.periods(rx),
+                              to_step,
+                              plan.last,
+                              inner,
+                              outer,
+                              ahead};
+  add_up<kInPlace>(isa, outputs);
 }
 
 }  // namespace customops::cpu

@@ -1,0 +1,53 @@
+// Which kernel computes a problem on the CPU. Every rule of that is in choose.cpp; launchers do as they are told.
+#pragma once
+
+#include <string>
+
+#include "../../depthwise_conv2d.h"
+#include "../simd.h"
+
+namespace customops::cpu {
+
+// Shapes, format and dtype of the images: no tensors.
+struct Problem {
+  int64_t batch, channels;
+  ConvAxis y, x;
+  bool channels_last;
+  ScalarType dtype;
+};
+
+struct Traits {
+  Capability capability;
+  int64_t threads;
+};
+
+enum class Direction { fwd, dgrad, wgrad };
+
+// In the order of kKernelNames in choose.cpp: the names of the files.
+enum class Kernel { fwd_planes, fwd_pixels, fwd_rows, fwd_tiles, wgrad_rows, wgrad_tiles };
+
+struct Choice {
+  Kernel kernel;
+  bool bf16;           // whether buffers hold bfloat16, whose products are added by pairs
+  std::string reason;  // of one line, for people
+};
+
+Traits machine_traits();
+
+// As the kernels take it: a column of pixels is a row.
+Problem canonical(const Problem& problem);
+
+// Each is a pure function of a canonical problem and of the machine. The gradient of the input has the kernels of the
+// forward pass.
+Choice choose_fwd(const Problem& problem, const Traits& traits);
+Choice choose_dgrad(const Problem& problem, const Traits& traits);
+Choice choose_wgrad(const Problem& problem, const Traits& traits);
+Choice choose(Direction direction, const Problem& problem, const Traits& traits);
+
+// "<kernel>: <reason>". direction: fwd, dgrad or wgrad.
+std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Traits& traits);
+
+// Lanes of a register of the arithmetic's type.
+int64_t lanes_of(const Problem& problem, const Traits& traits);
+
+}  // namespace customops::cpu
