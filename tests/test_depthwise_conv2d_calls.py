@@ -230,8 +230,6 @@ def test_bad_arguments(device):
         RuntimeError, match=r"_depthwise_conv2d.* Expected a value of type 'int' for argument 'stride_h'"
     ):
         depthwise_conv2d(x.clone().requires_grad_(), weight.clone().requires_grad_(), None, (1.5, 1))
-    with pytest.raises(RuntimeError, match="output_mask must have 3 flags, got 1"):
-        torch.ops.aten.mps_convolution_backward(x, x, weight, (1, 1), (1, 1), (1, 1), 3, [True])
     with pytest.raises(
         RuntimeError, match=r"stride, dilation and padding must be at most 2\^31, got 1, 4611686018427387904"
     ):
