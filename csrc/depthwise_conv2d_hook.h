@@ -63,6 +63,8 @@ template <auto grad_input, auto grad_weight>
 Gradients gradients(const Tensor& grad, const Tensor& x, const Tensor& weight, int64_t stride_h, int64_t stride_w,
                     int64_t pad_top, int64_t pad_left, int64_t dilation_h, int64_t dilation_w, bool needs_x,
                     bool needs_weight, bool needs_bias) {
+  check_image("_depthwise_conv2d_gradients", "x", x);
+  check_weight("_depthwise_conv2d_gradients", "x", x, weight);
   Gradients all;  // of them, undefined tensors are what isn't needed
   auto& [of_x, of_weight, of_bias] = all;
   if (needs_x)

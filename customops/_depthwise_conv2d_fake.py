@@ -2,7 +2,7 @@
 
 import torch
 
-from customops._fake import check_dtype, fake
+from customops._fake import MOST, check_dtype, fake
 
 
 def is_channels_last(t):
@@ -50,12 +50,15 @@ def _check_weight(op, like_name, like, weight):
 def _check_steps(op, axis, stride, pads, dilation):
     torch._check(stride >= 1, lambda: f"{op}: stride must be at least 1, got {stride} along {axis}")
     torch._check(dilation >= 1, lambda: f"{op}: dilation must be at least 1, got {dilation} along {axis}")
+    numbers = f"got {stride}, {dilation}, {pads[0]} and {pads[1]} along {axis}"
+    for number in (stride, dilation, *pads):
+        torch._check(number <= MOST, lambda: f"{op}: stride, dilation and padding must be at most 2^31, {numbers}")
     for pad in pads:
         torch._check(pad >= 0, lambda pad=pad: f"{op}: padding must not be negative, got {pad} along {axis}")
 
 
 def _check_grad_axis(op, axis, size, out, taps, stride, pad, dilation):
-    _check_steps(op, axis, stride, (pad,), dilation)
+    _check_steps(op, axis, stride, (pad, 0), dilation)
     pixel = f"{op}: image and kernel must have at least one pixel along {axis}, got {size} and {taps}"
     torch._check(size >= 1, lambda: pixel)
     torch._check(taps >= 1, lambda: pixel)
@@ -125,6 +128,8 @@ def _fake_grad_weight(
 def _fake_gradients(
     grad, x, weight, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, needs_x, needs_weight, needs_bias
 ):
+    _check_image("_depthwise_conv2d_gradients", "x", x)
+    _check_weight("_depthwise_conv2d_gradients", "x", x, weight)
     arguments = (stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w)
     float32 = weight.dtype == torch.float32
     return (

@@ -28,6 +28,7 @@ def test_every_op_has_its_files(root, ops):
             f"csrc/cpu/{op}.cpp",
             f"csrc/cuda/{op}.cu",
             f"tests/test_{op}.py",
+            f"tests/bad_inputs/{op}.py",
             f"benchmarks/{op}.py",
         ):
             assert (root / path).exists(), f"{op} is in csrc/library.cpp, but {path} is missing"
