@@ -1,6 +1,6 @@
 // Fills torch's op _mps_convolution, a convolution for Apple's GPUs that has no kernel on CPU and CUDA, with ours: its
-// nodes in the autograd graph are C++, and a library for the stable ABI cannot define such nodes itself. This header has
-// what each device registers; depthwise_conv2d_autograd.cpp has the backward.
+// nodes in the autograd graph are C++, and a library for the stable ABI cannot define such nodes itself. This header
+// has what each device registers; depthwise_conv2d_autograd.cpp has the backward.
 //
 // It saves Python in training. On an image of 4 x 4 with a bias, on one core of an EPYC with torch 2.13 (medians of
 // `python benchmarks/overhead.py`, in us):
@@ -8,9 +8,9 @@
 //   forward                         6.0             8.9                 32.9                   36.8
 //   forward and backward           29.2            33.8                 60.1                  131.3
 //
-// It is a side effect on the process: profiles name torch's op, and if another package fills it too, torch warns and the
-// later one gets all calls. With CUSTOMOPS_TORCH_HOOK=0 in the environment it is not filled, and every call takes the
-// path "without", a torch.autograd.Function.
+// It is a side effect on the process: profiles name torch's op, and if another package fills it too, torch warns and
+// the later one gets all calls. With CUSTOMOPS_TORCH_HOOK=0 in the environment it is not filled, and every call takes
+// the path "without", a torch.autograd.Function.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
