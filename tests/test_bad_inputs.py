@@ -1,6 +1,6 @@
 """Every op refuses the same inputs with the same words in its C++ checks and in its fake kernels.
 
-tests/bad_inputs/<op>.py has the table ROWS of (argument, message, call). `call(t)` calls the op with one bad argument;
+tests/per_op/<op>.py has the table BAD_INPUTS of (argument, message, call). `call(t)` calls the op with one bad argument;
 t(2, 3, dtype=...) makes a tensor of that shape, t(2, elsewhere=True) one on another device.
 """
 
@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import customops
 
-ROWS = [(op, *row) for op in customops.OPS for row in importlib.import_module(f"bad_inputs.{op}").ROWS]
+ROWS = [(op, *row) for op in customops.OPS for row in importlib.import_module(f"per_op.{op}").BAD_INPUTS]
 
 
 def said(call, kind, device):

@@ -1,10 +1,28 @@
-"""Bad inputs of add2: see tests/test_bad_inputs.py."""
+"""add2 for the tests that go over every op.
+
+`call` and `reference` take two tensors of one shape and give the same values, exactly on small whole numbers
+(tests/test_cuda.py). `results` yields (name, result) of forward passes on tensors of any layout, whose bits all builds
+have to agree on (tests/ways/results.py). BAD_INPUTS has rows of (argument, message, call) for tests/test_bad_inputs.py.
+"""
 
 import torch
 
 from customops import add2
 
-ROWS = [
+
+def call(x, y):
+    return add2(x, y)
+
+
+def reference(x, y):
+    return x + y
+
+
+def results(a, b):
+    yield "add2", add2(a, b)
+
+
+BAD_INPUTS = [
     (
         "a",
         "must be float32, float64, float16 or bfloat16, got torch.int32",

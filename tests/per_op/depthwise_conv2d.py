@@ -1,8 +1,30 @@
-"""Bad inputs of depthwise_conv2d: see tests/test_bad_inputs.py."""
+"""depthwise_conv2d for the tests that go over every op; tests/per_op/add2.py says what is what."""
 
 import torch
 
 from customops import depthwise_conv2d
+
+
+def call(x, y):
+    """Twice x, by a depthwise kernel that is zero but for its middle."""
+    x4 = x[(None,) * (4 - x.dim())]
+    weight = torch.nn.functional.pad(x.new_full((x4.shape[1], 1, 1, 1), 2), (1, 1, 1, 1))
+    return depthwise_conv2d(x4, weight, padding=1).view(x.shape)
+
+
+def reference(x, y):
+    return 2 * x
+
+
+def results(a, b):
+    if a.dim() == 4 and a.numel():
+        weight = torch.randn(a.shape[1], 1, 3, 3, generator=torch.Generator().manual_seed(4))
+        bias = torch.randn(a.shape[1], generator=torch.Generator().manual_seed(3))
+        for stride in (1, 2):
+            yield f"depthwise_conv2d {stride}", depthwise_conv2d(a, weight, bias, stride=stride, padding=1)
+        wide = a.repeat(1, 20, 1, 1).bfloat16()
+        kernels = torch.randn(wide.shape[1], 1, 5, 5, generator=torch.Generator().manual_seed(5)).bfloat16()
+        yield "depthwise_conv2d bfloat16", depthwise_conv2d(wide, kernels, padding=2).float()
 
 
 def _bad(
@@ -28,7 +50,7 @@ def _bad_gradient(argument, message, op, x=(2, 3, 4, 5), other=(3, 1, 3, 3), *ar
 F16, F32, F64, INT = torch.float16, torch.float32, torch.float64, torch.int32
 _SHAPE = r"must have shape \(C, 1, kH, kW\) with C = 3, got "
 _STEPS, _X, _W = (1, 1, 1, 1, 1, 1), (2, 3, 4, 5), (3, 1, 3, 3)
-ROWS = [
+BAD_INPUTS = [
     _bad("x", r"must have shape \(N, C, H, W\), got \(4, 5\)", (4, 5)),
     _bad("x", "must be float32, float64, float16 or bfloat16, got torch.int32", dtypes=(INT, INT, INT)),
     _bad("x", r"must have at least one pixel, got shape \(2, 3, 0, 5\)", (2, 3, 0, 5)),
