@@ -75,7 +75,7 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
 
     rules = {"backward": staticmethod(backward), "jvp": staticmethod(jvp)}
     function = type(op, (torch.autograd.Function,), rules | {"forward": staticmethod(forward)})
-    # functorch wants forward and setup_context apart; torch then binds arguments by name on every call, so it is a class of its own.
+    # functorch requires forward and setup_context apart; torch then binds arguments by name on every call, so it is a class of its own.
     transformable = type(
         op,
         (torch.autograd.Function,),

@@ -1,4 +1,4 @@
-"""upfirdn2d: insert zeros, pad, filter and thin out images, in one pass."""
+"""upfirdn2d: insert zeros, pad, filter and downsample images, in one pass."""
 
 from collections.abc import Sequence
 
