@@ -1,6 +1,9 @@
 """What a call costs before any work is done: 4-element CPU tensors, ours and torch.add side by side.
 
-    python benchmarks/overhead.py        with customops installed; takes about 10 seconds
+    python benchmarks/overhead.py        with customops installed; takes about 20 seconds
+
+Then depthwise_conv2d in training, on an image of 4 x 4: through torch's op that csrc/depthwise_conv2d_hook.h fills, and
+what takes its place with CUSTOMOPS_TORCH_HOOK=0.
 
 Rounds of the peers are interleaved; the table shows medians in microseconds and the ratio to torch.add in the same mode.
 """
@@ -29,14 +32,14 @@ class FunctionOfAdd(torch.autograd.Function):
         return grad, grad
 
 
-def medians(peers):
+def medians(peers, calls=CALLS):
     times = {name: [] for name in peers}
     for _ in range(ROUNDS):
         for name, call in peers.items():
             start = time.perf_counter()
-            for _ in range(CALLS):
+            for _ in range(calls):
                 call()
-            times[name].append((time.perf_counter() - start) / CALLS * 1e6)
+            times[name].append((time.perf_counter() - start) / calls * 1e6)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -46,12 +49,47 @@ def import_milliseconds():
     return statistics.median(runs)
 
 
+def depthwise():
+    """Peers of a training step of depthwise_conv2d: {name: call of (x, weight, bias)}."""
+    depthwise_conv2d, plain = customops.depthwise_conv2d, torch.ops.customops.depthwise_conv2d.default
+    module = sys.modules["customops.depthwise_conv2d"]
+    hook = module._hook
+
+    def without_hook(*inputs):
+        module._hook = None
+        y = depthwise_conv2d(*inputs, padding=1)
+        module._hook = hook
+        return y
+
+    return {
+        "through torch's op": lambda *inputs: depthwise_conv2d(*inputs, padding=1),
+        "CUSTOMOPS_TORCH_HOOK=0": without_hook,
+        "torch.library.register_autograd": lambda *inputs: plain(*inputs, *(1,) * 8),
+        "torch": lambda *inputs: torch.nn.functional.conv2d(*inputs, padding=1, groups=4),
+    }
+
+
+def training_steps():
+    """Prints what depthwise_conv2d costs on an image of 4 x 4."""
+    inputs = [torch.randn(shape, requires_grad=True) for shape in ((1, 4, 4, 4), (4, 1, 3, 3), (4,))]
+    grad = torch.randn(1, 4, 4, 4)
+    for mode, f in (
+        ("forward", lambda conv: conv(*inputs)),
+        ("forward and backward", lambda conv: torch.autograd.grad(conv(*inputs), inputs, grad)),
+    ):
+        result = medians({name: lambda f=f, conv=conv: f(conv) for name, conv in depthwise().items()}, CALLS // 10)
+        print(f"depthwise_conv2d, {mode}:")
+        for name, microseconds in result.items():
+            print(f"  {name:36} {microseconds:6.2f} us")
+
+
 def main():
     torch.set_num_threads(1)
     a, b = torch.randn(2, 4)
     with_grad = a.clone().requires_grad_()
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     print(f"import customops, after import torch: {import_milliseconds():.1f} ms")
+    training_steps()
     for mode, x in (("no gradient needed", a), ("gradient needed", with_grad)):
         peers = {
             "torch.add": lambda x=x: torch.add(x, b),

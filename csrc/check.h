@@ -45,6 +45,14 @@ inline std::string to_string(ScalarType dtype) {
     case ScalarType::Double: return "torch.float64";
     case ScalarType::Half: return "torch.float16";
     case ScalarType::BFloat16: return "torch.bfloat16";
+    case ScalarType::Byte: return "torch.uint8";
+    case ScalarType::Char: return "torch.int8";
+    case ScalarType::Short: return "torch.int16";
+    case ScalarType::Int: return "torch.int32";
+    case ScalarType::Long: return "torch.int64";
+    case ScalarType::Bool: return "torch.bool";
+    case ScalarType::ComplexFloat: return "torch.complex64";
+    case ScalarType::ComplexDouble: return "torch.complex128";
     default: return torch::headeronly::toString(dtype);
   }
 }

@@ -1,10 +1,10 @@
 // depthwise_conv2d's place in the autograd graph without Python. A library for the stable ABI cannot define nodes of
 // that graph; torch has generated them for its own operators. One of these, aten::_mps_convolution, is a convolution
 // for Apple's GPUs, without kernels for CPU and CUDA: there it is filled with ours. Python calls it as fast as a
-// convolution of torch's. customops/depthwise_conv2d.py says when it goes this way.
+// convolution of torch's. customops/depthwise_conv2d.py says when it goes this way, and
+// depthwise_conv2d_hook.h what that saves and how to switch it off.
 //
-// The borrowed op is one for the process: if another package fills it too, torch warns, and the later one gets all
-// calls. Of an exception in the backward no text comes through the dispatcher's C interface.
+// Of an exception in the backward no text comes through the dispatcher's C interface.
 #include <torch/csrc/stable/library.h>
 
 #include "depthwise_conv2d_hook.h"
@@ -36,14 +36,18 @@ Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, Pa
 }  // namespace customops
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {  // for backward in inference mode, which knows no autograd keys
-  m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
 }
 
-STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) { m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward)); }
+STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+}
 
 // In the place of torch's own derivative of this backward, which would call torch's convolutions.
-STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward)); }
+STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+}
 
 STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCUDA, m) {
-  m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
 }

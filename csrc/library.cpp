@@ -6,15 +6,24 @@
 // tensors that is the difference between 2.2 and 6.2 microseconds.
 #include <torch/csrc/stable/library.h>
 
+#include <string>
+
+namespace {
+
+// Declares both entries.
+void op(torch::stable::detail::StableLibrary& m, const std::string& schema) {
+  m.def(schema.c_str());
+  m.def(("_" + schema).c_str());
+}
+
+}  // namespace
+
 STABLE_TORCH_LIBRARY(customops, m) {
-  m.def("add2(Tensor a, Tensor b) -> Tensor");
-  m.def("_add2(Tensor a, Tensor b) -> Tensor");
+  op(m, "add2(Tensor a, Tensor b) -> Tensor");
 
-  m.def("axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
-  m.def("_axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
+  op(m, "axpy(Tensor x, Tensor y, float alpha=2.0) -> Tensor");
 
-  m.def("bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
-  m.def("_bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
+  op(m, "bias_act(Tensor x, Tensor? b, int dim, str act, float alpha, float gain, float clamp) -> Tensor");
   // Gradients of x and b; the second is empty unless `sum`. From x and b, from y, or from neither where act is linear.
   m.def(
       "_bias_act_backward(Tensor grad, Tensor? x, Tensor? b, Tensor? y, int dim, str act, float alpha, float gain, "
@@ -25,12 +34,9 @@ STABLE_TORCH_LIBRARY(customops, m) {
       "alpha, float gain, float clamp, bool sum) -> (Tensor, Tensor, Tensor)");
 
   // Padding is SymInt as well, because 'same' and the double backward derive it from sizes.
-  m.def(
-      "depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, SymInt pad_top, SymInt "
-      "pad_bottom, SymInt pad_left, SymInt pad_right, int dilation_h, int dilation_w) -> Tensor");
-  m.def(
-      "_depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, SymInt pad_top, SymInt "
-      "pad_bottom, SymInt pad_left, SymInt pad_right, int dilation_h, int dilation_w) -> Tensor");
+  op(m,
+     "depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int stride_h, int stride_w, SymInt pad_top, SymInt "
+     "pad_bottom, SymInt pad_left, SymInt pad_right, int dilation_h, int dilation_w) -> Tensor");
   // Gradient of x, (N, C, height, width), in the memory format that x had.
   m.def(
       "_depthwise_conv2d_grad_input(Tensor grad, Tensor weight, SymInt height, SymInt width, int stride_h, int "
@@ -52,16 +58,12 @@ STABLE_TORCH_LIBRARY(customops, m) {
       "SymInt pad_left, int dilation_h, int dilation_w, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, "
       "Tensor, Tensor)");
 
-  m.def("flatten_copy(Tensor x) -> Tensor");
-  m.def("_flatten_copy(Tensor x) -> Tensor");
+  op(m, "flatten_copy(Tensor x) -> Tensor");
 
   // Sizes that depend on the image are SymInt: the gradient's padding does, when torch.compile keeps shapes open.
-  m.def(
-      "upfirdn2d(Tensor x, Tensor? f, int up_x, int up_y, int down_x, int down_y, SymInt pad_x0, SymInt pad_x1, "
-      "SymInt pad_y0, SymInt pad_y1, bool flip_filter, float gain) -> Tensor");
-  m.def(
-      "_upfirdn2d(Tensor x, Tensor? f, int up_x, int up_y, int down_x, int down_y, SymInt pad_x0, SymInt pad_x1, "
-      "SymInt pad_y0, SymInt pad_y1, bool flip_filter, float gain) -> Tensor");
+  op(m,
+     "upfirdn2d(Tensor x, Tensor? f, int up_x, int up_y, int down_x, int down_y, SymInt pad_x0, SymInt pad_x1, "
+     "SymInt pad_y0, SymInt pad_y1, bool flip_filter, float gain) -> Tensor");
 
   m.def("_cpu_capability() -> str");
 }

@@ -120,7 +120,7 @@ def gencode(entry: str) -> str:
 
 
 def words(*arguments) -> str:
-    """Arguments of a command as a ninja file wants them."""
+    """Arguments of a command as a ninja file takes them."""
     return " ".join(shlex.quote(str(argument)).replace("$", "$$") for argument in arguments)
 
 

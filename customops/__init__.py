@@ -13,34 +13,22 @@ from customops import _loader
 from customops._loader import load
 
 if TYPE_CHECKING:  # for editors; at run time they come with the library
-    from customops import compat, jit, nn
-    from customops.add2 import add2
-    from customops.axpy import axpy
-    from customops.bias_act import bias_act, fused_leaky_relu
-    from customops.depthwise_conv2d import depthwise_conv2d
-    from customops.flatten_copy import flatten_copy, install_tensor_methods
-    from customops.nn import replace_depthwise
-    from customops.upfirdn2d import downsample2d, filter2d, setup_filter, upfirdn2d, upsample2d
-
-__all__ = [
-    "add2",
-    "axpy",
-    "bias_act",
-    "compat",
-    "depthwise_conv2d",
-    "downsample2d",
-    "filter2d",
-    "flatten_copy",
-    "fused_leaky_relu",
-    "install_tensor_methods",
-    "jit",
-    "load",
-    "nn",
-    "replace_depthwise",
-    "setup_filter",
-    "upfirdn2d",
-    "upsample2d",
-]
+    from customops import compat as compat
+    from customops import jit as jit
+    from customops import nn as nn
+    from customops.add2 import add2 as add2
+    from customops.axpy import axpy as axpy
+    from customops.bias_act import bias_act as bias_act
+    from customops.bias_act import fused_leaky_relu as fused_leaky_relu
+    from customops.depthwise_conv2d import depthwise_conv2d as depthwise_conv2d
+    from customops.flatten_copy import flatten_copy as flatten_copy
+    from customops.flatten_copy import install_tensor_methods as install_tensor_methods
+    from customops.nn import replace_depthwise as replace_depthwise
+    from customops.upfirdn2d import downsample2d as downsample2d
+    from customops.upfirdn2d import filter2d as filter2d
+    from customops.upfirdn2d import setup_filter as setup_filter
+    from customops.upfirdn2d import upfirdn2d as upfirdn2d
+    from customops.upfirdn2d import upsample2d as upsample2d
 
 # Modules of ops, and the public names that each brings.
 OPS = {
@@ -52,6 +40,7 @@ OPS = {
     "upfirdn2d": ("downsample2d", "filter2d", "setup_filter", "upfirdn2d", "upsample2d"),
 }
 _MODULE_OF = {name: module for module, names in OPS.items() for name in names} | {"replace_depthwise": "nn"}
+__all__ = sorted([*_MODULE_OF, "compat", "jit", "load", "nn"])
 
 
 def __getattr__(name: str):

@@ -37,6 +37,17 @@ def only_autograd(*tensors: torch.Tensor) -> bool:
     )
 
 
+def nothing_recorded() -> bool:
+    """Whether a backward may call plain ops: it won't be derived again, and no compiler or functorch transform looks on."""
+    return not (
+        torch.is_grad_enabled()
+        or _is_compiling()
+        or _functorch_active is None
+        or _functorch_active()
+        or forward_ad._current_level >= 0
+    )
+
+
 def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Callable | None = None) -> Callable:
     """Attaches derivatives to ``customops::<op>`` and returns the callable that public functions use for them.
 
@@ -64,7 +75,7 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
 
     rules = {"backward": staticmethod(backward), "jvp": staticmethod(jvp)}
     function = type(op, (torch.autograd.Function,), rules | {"forward": staticmethod(forward)})
-    # functorch wants forward and setup_context apart; torch then binds arguments by name on every call, so it is a class of its own.
+    # functorch requires forward and setup_context apart; torch then binds arguments by name on every call, so it is a class of its own.
     transformable = type(
         op,
         (torch.autograd.Function,),

@@ -56,7 +56,7 @@ class Recipe(NamedTuple):
 
 
 def words(*arguments: object) -> str:
-    """Arguments of a command as a ninja file wants them."""
+    """Arguments of a command as a ninja file takes them."""
     return " ".join(shlex.quote(str(argument)).replace("$", "$$") for argument in arguments)
 
 

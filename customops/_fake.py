@@ -1,5 +1,9 @@
-"""What stands in for kernels in Python: fake kernels, with the checks of csrc/check.h again, and the first CUDA call."""
+"""What stands in for kernels in Python: fake kernels, with the checks of csrc/check.h again, and the first CUDA call.
 
+tests/test_bad_inputs.py compares these checks with those in C++, message by message.
+"""
+
+import math
 from collections.abc import Callable
 
 import torch
@@ -7,6 +11,7 @@ from torch import Tensor
 
 from customops import _cuda
 
+MOST = 2**31  # of strides, factors and padding, so that sums and products of these and of sizes fit into 64 bits
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -30,10 +35,22 @@ def check_dtype(op: str, name: str, t: Tensor) -> None:
 
 def check_same(op: str, like_name: str, like: Tensor, name: str, t: Tensor) -> None:
     """``t`` has to match ``like`` in dtype, device and shape."""
-    expected = f"{op}: {name} must have the {{}} of {like_name}, {{}}, got {{}}"
-    torch._check(t.dtype == like.dtype, lambda: expected.format("dtype", like.dtype, t.dtype))
-    torch._check(t.device == like.device, lambda: expected.format("device", like.device, t.device))
-    shapes = expected.format("shape", tuple(like.shape), tuple(t.shape))
+    expected = f"{op}: {name} must {{}} of {like_name}, {{}}, got {{}}"
+    torch._check(t.dtype == like.dtype, lambda: expected.format("have the dtype", like.dtype, t.dtype))
+    torch._check(t.device == like.device, lambda: expected.format("be on the device", like.device, t.device))
+    shapes = expected.format("have the shape", tuple(like.shape), tuple(t.shape))
+    shapes += " (expand it first: this op does not broadcast)"
     torch._check(t.dim() == like.dim(), lambda: shapes)
     for a, b in zip(like.shape, t.shape, strict=True):
         torch._check(a == b, lambda: shapes)
+
+
+def check_fits(op: str, name: str, value: float, dtype: torch.dtype) -> None:
+    """``value`` becomes a float32 for every dtype but float64. A number that only a graph's run will know passes here."""
+    if dtype == torch.float64 or isinstance(value, torch.SymFloat):
+        return
+    fits = not torch.finfo(torch.float32).max < abs(value) < math.inf
+    torch._check(
+        fits,
+        lambda: f"{op}: {name} must fit into float32, the type of the arithmetic for {dtype}, got {value:g}",
+    )

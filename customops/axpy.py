@@ -5,7 +5,7 @@ from torch import Tensor
 
 from customops._autocast import promote
 from customops._autograd import differentiable, forward_mode
-from customops._fake import check_dtype, check_same, fake
+from customops._fake import check_dtype, check_fits, check_same, fake
 
 _plain = torch.ops.customops._axpy.default
 
@@ -40,6 +40,7 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
 def _fake(x, y, alpha=2.0):
     check_dtype("axpy", "x", x)
     check_same("axpy", "x", x, "y", y)
+    check_fits("axpy", "alpha", alpha, x.dtype)
     return torch.empty_like(x)
 
 

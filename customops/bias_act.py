@@ -1,11 +1,13 @@
 """bias_act: bias, activation, gain and clamp in one pass, y = clip(act(x + b) * gain, -clamp, clamp)."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from customops._autocast import follow
 from customops._autograd import differentiable, forward_mode
-from customops._fake import check_dtype, check_same, fake
+from customops._fake import check_dtype, check_fits, check_same, fake
 
 _plain = torch.ops.customops._bias_act.default
 
@@ -97,8 +99,17 @@ def _sources(x, b, y, act, alpha, gain, clamp):
     return (None, None, None) if act == "linear" and clamp < 0 else (x, b, None)
 
 
-def _check(x, b, dim, act):
-    torch._check(act in _GAINS, lambda: f"bias_act: act must be one of {', '.join(_GAINS)}, got {act}")
+def _check_setting(act, alpha, gain, clamp, dtype):
+    for name, value in (("alpha", alpha), ("gain", gain)):
+        check_fits("bias_act", name, value, dtype)
+    if not isinstance(clamp, torch.SymFloat):
+        check_fits("bias_act", "clamp", max(clamp, -1.0), dtype)
+        torch._check(not math.isnan(clamp), lambda: "bias_act: clamp must be a number, got nan")
+    *names, last = _GAINS
+    torch._check(act in _GAINS, lambda: f"bias_act: act must be {', '.join(names)} or {last}, got {act}")
+
+
+def _check_bias(x, b, dim):
     if b is None:
         return
     torch._check(b.dtype == x.dtype, lambda: f"bias_act: b must have the dtype of x, {x.dtype}, got {b.dtype}")
@@ -119,15 +130,20 @@ def _check_dim(x, dim):
 @fake("bias_act", "_bias_act")
 def _fake(x, b, dim, act, alpha, gain, clamp):
     check_dtype("bias_act", "x", x)
-    _check(x, b, dim, act)
+    _check_setting(act, alpha, gain, clamp, x.dtype)
+    _check_bias(x, b, dim)
     return torch.empty_like(x)
 
 
 @fake("_bias_act_backward")
 def _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum):
+    check_dtype("bias_act", "grad", grad)
     like = grad if x is None and y is None else y if x is None else x
     check_same("bias_act", "grad", grad, "y" if x is None else "x", like)
-    _check(like, b, dim, act)
+    _check_setting(act, alpha, gain, clamp, grad.dtype)
+    sloped = act != "linear" or clamp >= 0
+    torch._check(not (sloped and like is grad), lambda: f"bias_act: {act} needs x or y for its slope")
+    _check_bias(like, b, dim)
     if sum:
         _check_dim(like, dim)
     return torch.empty_like(like), grad.new_empty(grad.shape[dim] if sum else 0)
@@ -135,6 +151,10 @@ def _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum):
 
 @fake("_bias_act_double_backward")
 def _fake_double_backward(grad2, grad, x, b, y, dim, act, alpha, gain, clamp, sum):
+    check_dtype("bias_act", "grad", grad)
+    _check_setting(act, alpha, gain, clamp, grad.dtype)
+    torch._check(act not in _STRAIGHT, lambda: f"bias_act: {act} has no curvature")
+    torch._check(x is not None or y is not None, lambda: f"bias_act: {act} needs x or y for its slope")
     check_same("bias_act", "grad", grad, "grad2", grad2)
     dx, db = _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum)
     return dx, torch.empty_like(dx), db

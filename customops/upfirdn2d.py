@@ -1,4 +1,4 @@
-"""upfirdn2d: insert zeros, pad, filter and thin out images, in one pass."""
+"""upfirdn2d: insert zeros, pad, filter and downsample images, in one pass."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from customops._autograd import differentiable, forward_mode
-from customops._fake import check_dtype, fake
+from customops._fake import MOST, check_dtype, check_fits, fake
 
 _plain = torch.ops.customops._upfirdn2d.default
 
@@ -179,6 +179,7 @@ def _around(f, padding, own):
 def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip_filter, gain):
     check_dtype("upfirdn2d", "x", x)
     torch._check(x.dim() == 4, lambda: f"upfirdn2d: x must have shape (N, C, H, W), got {tuple(x.shape)}")
+    check_fits("upfirdn2d", "gain", gain, x.dtype)
     if f is not None:
         torch._check(f.dim() in (1, 2), lambda: f"upfirdn2d: f must have 1 or 2 dimensions, got {f.dim()}")
         torch._check(f.dtype == torch.float32, lambda: f"upfirdn2d: f must be torch.float32, got {f.dtype}")
@@ -193,6 +194,11 @@ def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip
     ):
         factors = f"upfirdn2d: up and down must be at least 1, got {up} and {down} along {name}"
         torch._check(up >= 1 and down >= 1, lambda factors=factors: factors)
+        most = (
+            f"upfirdn2d: up, down and padding must be at most 2^31, got {up}, {down}, {before} and {after} along {name}"
+        )
+        for number in (up, down, before, after, -before, -after):
+            torch._check(number <= MOST, lambda most=most: most)
         none = f"upfirdn2d: x must have at least one pixel along {name}, got none"
         torch._check(size >= 1, lambda none=none: none)
         padded = size * up + before + after

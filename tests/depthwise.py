@@ -3,11 +3,25 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from customops import depthwise_conv2d
 
 FORMATS = [torch.contiguous_format, torch.channels_last]
 memory_formats = pytest.mark.parametrize("memory_format", FORMATS, ids=["nchw", "nhwc"])
+HOOK = "MpsConvolutionBackward0"  # of torch's op that csrc/depthwise_conv2d_hook.h fills: its node in the graph
+
+
+class Record(TorchDispatchMode):
+    """The arguments of all operators that are called, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = {}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.calls[function.name()] = args
+        return function(*args, **(kwargs or {}))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,6 +16,7 @@ from common import (
 from torch.autograd import gradcheck, gradgradcheck
 
 import customops
+from customops import axpy
 
 
 def test_the_tutorial(device):
@@ -92,31 +93,10 @@ def test_autocast_widens_mixed_inputs(device):
         assert_matches(customops.axpy(x, y), 2 * x.double() + y.double(), y)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "message"),
-    [
-        (torch.ones(2, 3), torch.ones(3, 2), r"axpy: y must have the shape of x, \(2, 3\), got \(3, 2\)"),
-        (torch.ones(2), torch.ones(2).double(), r"y must have the dtype of x, torch\.float32, got torch\.float64"),
-        (
-            torch.ones(2, 1)[:, 0].long(),
-            torch.ones(2).long(),
-            r"x must be float32, float64, float16 or bfloat16, got Long",
-        ),
-    ],
-)
-def test_bad_input(x, y, message, device):
-    x, y = x.to(device), y.to(device)
-    with pytest.raises(RuntimeError, match=message):
-        customops.axpy(x, y)
-
-
-def test_alpha_has_to_fit(device):
-    with pytest.raises(RuntimeError, match=r"alpha must fit into float32, .* torch.float16, got 1e"):
-        customops.axpy(torch.ones(1, device=device).half(), torch.ones(1, device=device).half(), 1e300)
-    assert (
-        customops.axpy(torch.ones(1, device=device).double(), torch.ones(1, device=device).double(), 1e300).item()
-        == 1e300
-    )
+def test_alpha_of_float64_need_not_fit_into_float32(device):
+    x, y = torch.ones(2, 1, device=device, dtype=torch.float64)
+    assert axpy(x, y, 1e300).item() == 1e300
+    assert axpy(x.to("meta"), y.to("meta"), 1e300).shape == (1,)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -144,15 +124,3 @@ def test_forward_mode_and_functorch(device):
     assert gradcheck(
         lambda a: customops.axpy(a, b, 3.0), a.clone().requires_grad_(), check_forward_ad=True, check_batched_grad=True
     )
-
-
-def test_meta_and_fake_tensors_are_checked(device):
-    x = torch.ones(3, device=device)
-    for bad, message in (
-        (lambda: customops.axpy(x, x.to("meta")), "device"),
-        (lambda: customops.axpy(x.to("meta"), torch.ones(5, device="meta")), r"shape of \w, \(3,\), got \(5,\)"),
-        (lambda: customops.axpy(x.to("meta"), x.double().to("meta")), r"dtype of \w, torch.float32, got torch.float64"),
-        (lambda: customops.axpy(x.int().to("meta"), x.int().to("meta")), "must be float32, .* got torch.int32"),
-    ):
-        with pytest.raises(RuntimeError, match=message):
-            bad()

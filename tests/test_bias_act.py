@@ -442,36 +442,7 @@ def test_forward_mode_and_functorch(act, device):
     near(lanes, reference(x, b, act=act), 16)
 
 
-X = torch.ones(2, 3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((X, torch.ones(2)), r"bias_act: b must have shape \(C,\) with C = 3, the size of x along dim 1, got \(2,\)"),
-        ((X, torch.ones(2, 3)), r"b must have shape \(C,\) with C = 3, .* got \(2, 3\)"),
-        ((X, torch.ones(3), 2), r"dim must be from -2 to 1 for x of shape \(2, 3\), got 2"),
-        ((X, torch.ones(3).double()), r"b must have the dtype of x, torch\.float32, got torch\.float64"),
-        ((X.int(),), r"bias_act: x must be float32, float64, float16 or bfloat16, got"),
-        ((X, None, 1, "gelu"), r"act must be .*linear, relu, lrelu, .* got gelu"),
-    ],
-)
-@pytest.mark.parametrize("meta", [False, True])
-def test_bad_input(arguments, message, meta, device):
-    where = "meta" if meta else device
-    with pytest.raises(RuntimeError, match=message):
-        customops.bias_act(*(a.to(where) if isinstance(a, torch.Tensor) else a for a in arguments))
-
-
 @pytest.mark.parametrize("name", ["alpha", "gain", "clamp"])
-def test_numbers_have_to_fit(name, device):
-    with pytest.raises(RuntimeError, match=rf"bias_act: {name} must fit into float32, .* torch.float16, got 1e"):
-        customops.bias_act(torch.ones(1, device=device).half(), act="lrelu", **{name: 1e300})
-    customops.bias_act(torch.ones(1, device=device).double(), act="lrelu", **{name: 1e300})
-    with pytest.raises(RuntimeError, match="clamp must be a number, got nan"):
-        customops.bias_act(torch.ones(1, device=device), clamp=math.nan)
-
-
-def test_devices_have_to_agree(device):
-    with pytest.raises(RuntimeError, match="device"):
-        customops.bias_act(torch.ones(2, 3, device=device), torch.ones(3, device="meta"))
+def test_numbers_of_float64_need_not_fit_into_float32(name, device):
+    for where in (device, "meta"):
+        customops.bias_act(torch.ones(1, device=where).double(), act="lrelu", **{name: 1e300})

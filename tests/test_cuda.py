@@ -1,5 +1,6 @@
 """What only a GPU shows: streams, graphs, other devices, sizes beyond 2^31. Runs with --device=cuda."""
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -12,35 +13,8 @@ from test_upfirdn2d import reference
 
 import customops
 
-
-def first(y):
-    """What bias_act adds: the first value of each row, in a shape that broadcasts."""
-    return y[(slice(None),) + (slice(0, 1),) * (y.dim() - 1)]
-
-
-def doubled(x):
-    """By a depthwise kernel, all zeros but for its middle."""
-    x4 = x[(None,) * (4 - x.dim())]
-    weight = torch.nn.functional.pad(x.new_full((x4.shape[1], 1, 1, 1), 2), (1, 1, 1, 1))
-    return customops.depthwise_conv2d(x4, weight, padding=1).view(x.shape)
-
-
-# op -> (function of x and y, the same in plain torch)
-OPS = {
-    "add2": (customops.add2, lambda x, y: x + y),
-    "axpy": (lambda x, y: customops.axpy(x, y, 0.5), lambda x, y: 0.5 * x + y),
-    "bias_act": (
-        lambda x, y: customops.bias_act(x, first(y).flatten(), 0, "lrelu", alpha=0.5, gain=1.0),
-        lambda x, y: torch.where(x + first(y) > 0, x + first(y), (x + first(y)) * 0.5),
-    ),
-    "depthwise_conv2d": (lambda x, y: doubled(x), lambda x, y: 2 * x),
-    "flatten_copy": (lambda x, y: customops.flatten_copy(x), lambda x, y: x.reshape(-1)),
-    # Its kernel for any factors; those for the common ones have tests of their own below.
-    "upfirdn2d": (
-        lambda x, y: customops.upfirdn2d(x[(None,) * (4 - x.dim())], None, gain=2).view(x.shape),
-        lambda x, y: 2 * x,
-    ),
-}
+PER_OP = {op: importlib.import_module(f"per_op.{op}") for op in customops.OPS}
+OPS = {op: (module.call, module.reference) for op, module in PER_OP.items()}
 each_op = pytest.mark.parametrize(("op", "reference"), OPS.values(), ids=OPS)
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 

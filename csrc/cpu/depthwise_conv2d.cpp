@@ -71,5 +71,6 @@ STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {
-  m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cpu::depthwise_conv2d>));
+  if (customops::hook_enabled())
+    m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cpu::depthwise_conv2d>));
 }

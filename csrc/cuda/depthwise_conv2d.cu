@@ -146,5 +146,6 @@ STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cuda::depthwise_conv2d>));
+  if (customops::hook_enabled())
+    m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cuda::depthwise_conv2d>));
 }

@@ -10,15 +10,11 @@ REGISTRATION = re.compile(r'm\.impl\(\s*"(\w+)"')
 
 @pytest.fixture
 def ops(root):
-    schemas = re.findall(r'm\.def\(\s*"(\w+)\(', (root / "csrc/library.cpp").read_text())
-    public = [name for name in schemas if not name.startswith("_")]
+    """(schemas, public ops); `op` declares an op and its twin without autograd."""
+    text = (root / "csrc/library.cpp").read_text()
+    public = re.findall(r'\bop\(m,\s*"(\w+)\(', text)
     assert public
-    return schemas, public
-
-
-def test_every_op_has_a_plain_twin(ops):
-    schemas, public = ops
-    assert all("_" + op in schemas for op in public)
+    return [*public, *(f"_{name}" for name in public), *re.findall(r'm\.def\(\s*"(\w+)\(', text)], public
 
 
 def test_every_op_has_its_files(root, ops):
@@ -28,14 +24,28 @@ def test_every_op_has_its_files(root, ops):
             f"csrc/cpu/{op}.cpp",
             f"csrc/cuda/{op}.cu",
             f"tests/test_{op}.py",
+            f"tests/per_op/{op}.py",
             f"benchmarks/{op}.py",
         ):
             assert (root / path).exists(), f"{op} is in csrc/library.cpp, but {path} is missing"
 
 
-def test_every_op_is_tested_on_gpus_too(root, ops):
-    table = re.search(r"^OPS = \{(.*?)^\}", (root / "tests/test_cuda.py").read_text(), re.MULTILINE | re.DOTALL)[1]
-    assert set(re.findall(r'^    "(\w+)":', table, re.MULTILINE)) == set(ops[1])
+def test_every_op_is_in_the_tests_that_go_over_all(root, ops):
+    """On GPUs, in every build, with bad inputs."""
+    for op in ops[1]:
+        text = (root / f"tests/per_op/{op}.py").read_text()
+        for name in ("def call(", "def reference(", "def results(", "BAD_INPUTS = ["):
+            assert f"\n{name}" in text, f"tests/per_op/{op}.py lacks {name}"
+
+
+def test_every_op_is_public(root, ops):
+    text = (root / "customops/__init__.py").read_text()
+    table = re.search(r"^OPS = \{(.*?)^\}", text, re.MULTILINE | re.DOTALL)[1]
+    modules = dict(re.findall(r'^    "(\w+)": \((.*?)\),$', table, re.MULTILINE))
+    assert modules.keys() == set(ops[1])
+    for module, names in modules.items():
+        for name in re.findall(r'"(\w+)"', names):
+            assert re.search(rf"^    from customops\.{module} import .*\b{name} as {name}\b", text, re.MULTILINE)
 
 
 def test_setup_py_is_short(root):
