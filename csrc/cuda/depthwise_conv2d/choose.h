@@ -116,9 +116,9 @@ inline bool fwd_planes_takes(const Problem& p, const Gpu& gpu) {
   return (is_step(p, 1, 2) || is_step(p, 2, 1)) && (p.x.taps == 3 || p.x.taps == 5);
 }
 
-// Contiguous, stride 1, any number of taps; shared memory has to have a tile of 7 rows and the taps.
+// Contiguous, float32, stride 1, any number of taps; shared memory has to have a tile of 7 rows and the taps.
 inline bool fwd_large_takes(const Problem& p, const Gpu& gpu) {
-  if (p.channels_last || p.dtype == ScalarType::Double || !is_dense(p.y) || !is_dense(p.x) || !has_int32_images(p) ||
+  if (p.channels_last || p.dtype != ScalarType::Float || !is_dense(p.y) || !is_dense(p.x) || !has_int32_images(p) ||
       p.batch > 65535)
     return false;
   const int64_t steps = ceil_div(p.x.taps, 4), pitch = (steps - 1) * 4 + 12;
@@ -201,6 +201,11 @@ inline bool copying_pays(const Problem& p, Kernel kernel, Kernel sliding, Kernel
   return p.taps() > 49;
 }
 
+// Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images.
+inline bool sliding_has_room(const Problem& p, int vector) {
+  return p.taps() * vector * std::max<int64_t>(p.element_bytes(), 4) <= 48 << 10;
+}
+
 inline bool has_odd_channels(const Problem& p) { return is_16_bit(p.dtype) && p.channels % 2 == 1; }
 
 // Forward and dgrad: the problem says which by its axes.
@@ -208,7 +213,7 @@ inline Choice choose_forward(const Problem& p, const Gpu& gpu) {
   if (!p.channels_last) return choose_forward_planes(p, gpu);
   Choice planes = choose_forward_planes(as_planes(p), gpu);
   planes.copies_to_planes = true;
-  if (copying_pays(p, planes.kernel, Kernel::kFwdSliding, Kernel::kFwdRows) ||
+  if (!sliding_has_room(p, 1) || copying_pays(p, planes.kernel, Kernel::kFwdSliding, Kernel::kFwdRows) ||
       (has_odd_channels(p) && p.taps() == 49 && planes.kernel == Kernel::kFwdMma))
     return planes;
   if (fwd_pixels_takes(p)) return {Kernel::kFwdPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};

@@ -66,11 +66,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int o = 0; o < kOutputs; ++o) sum[o][0] = bias;
   const int64_t from = int64_t(channel) * params.taps + (params.flipped ? params.taps - 1 : 0);
   const Int sign = params.flipped ? -1 : 1;
-  params.weight.visit([&](const auto& element) {
-    sum_group<kOutputs, 1>(
-        params, params.in + plane * params.in_image, group, cross,
-        [&](Int k) { return Vector<A, 1>{{widen(T(element(from + sign * k)))}}; }, sum);
-  });
+  sum_group<kOutputs, 1>(
+      params, params.in + plane * params.in_image, group, cross,
+      [&](Int k) { return Vector<A, 1>{{params.weight.select(from + sign * k)}}; }, sum);
   T* const out = params.out + plane * params.out_image;
   if (kOutputs > 1 && count.whole)
     store_row<kOutputs>(params, out, group, cross, sum);
@@ -219,34 +217,30 @@ void launch_pixels(const ForwardProblem& problem, bool along_x, cudaStream_t str
 
 template <class T>
 void launch_contiguous(const ForwardProblem& problem, cudaStream_t stream) {
-  const SlidingPlan plan = plan_sliding(problem, 1, 8, current_gpu().multiprocessors);
-  switch (plan.outputs) {
-    case 8: return launch_planes<T, int, 8>(problem, plan.along_x, stream);
-    case 4: return launch_planes<T, int, 4>(problem, plan.along_x, stream);
-    case 2: return launch_planes<T, int, 2>(problem, plan.along_x, stream);
-    default: return launch_planes<T, int, 1>(problem, false, stream);
-  }
+  constexpr int kMaxOutputs = sizeof(T) == 8 ? 4 : 8;
+  const SlidingPlan plan = plan_sliding(problem, 1, kMaxOutputs, current_gpu().multiprocessors);
+  if (plan.outputs == 1) return launch_planes<T, int, 1>(problem, false, stream);
+  if constexpr (kMaxOutputs == 8)
+    if (plan.outputs == 8) return launch_planes<T, int, 8>(problem, plan.along_x, stream);
+  launch_planes<T, int, 4>(problem, plan.along_x, stream);
 }
 
 template <class T, int kVector>
 void launch_vectors(const ForwardProblem& problem, cudaStream_t stream) {
   const SlidingPlan plan = plan_sliding(problem, kVector, 4, current_gpu().multiprocessors);
-  switch (plan.outputs) {
-    case 4: return launch_pixels<T, int, 4, kVector>(problem, plan.along_x, stream);
-    case 2: return launch_pixels<T, int, 2, kVector>(problem, plan.along_x, stream);
-    default: return launch_pixels<T, int, 1, kVector>(problem, plan.along_x, stream);
-  }
+  if (plan.outputs == 1) return launch_pixels<T, int, 1, kVector>(problem, false, stream);
+  launch_pixels<T, int, 4, kVector>(problem, plan.along_x, stream);
 }
 
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   if (!slides_in_int32(problem))
-    return problem.channels_last ? launch_pixels<T, int64_t, 2, 1>(problem, true, stream)
-                                 : launch_planes<T, int64_t, 2>(problem, false, stream);
+    return problem.channels_last ? launch_pixels<T, int64_t, 1, 1>(problem, false, stream)
+                                 : launch_planes<T, int64_t, 1>(problem, false, stream);
   if (!problem.channels_last) return launch_contiguous<T>(problem, stream);
   if constexpr (sizeof(T) < 8)
-    if (has_channel_vectors(problem, 4)) return launch_vectors<T, 4>(problem, stream);
-  if (has_channel_vectors(problem, 2)) return launch_vectors<T, 2>(problem, stream);
+    if (has_channel_vectors(problem, 4) && sliding_has_room(problem, 4)) return launch_vectors<T, 4>(problem, stream);
+  if (has_channel_vectors(problem, 2) && sliding_has_room(problem, 2)) return launch_vectors<T, 2>(problem, stream);
   launch_vectors<T, 1>(problem, stream);
 }
 

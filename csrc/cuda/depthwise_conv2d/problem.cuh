@@ -30,6 +30,16 @@ struct Parameters {
     visit([&](const auto& element) { value = element(i); });
     return value;
   }
+  // The same without a branch, so that loads of several elements do not wait for each other.
+  __device__ acc_t<T> select(int64_t i) const {
+    if constexpr (sizeof(T) == 2) {
+      const float wide = float32 ? static_cast<const float*>(data)[i] : 0.0f;
+      const T narrow_value = float32 ? narrow<T>(wide) : static_cast<const T*>(data)[i];
+      return widen(narrow_value);
+    } else {
+      return widen(static_cast<const T*>(data)[i]);
+    }
+  }
   // f(element) with the function element(i): for many elements at once, whose loads then don't wait for each other.
   template <class F>
   __device__ void visit(const F& f) const {

@@ -158,7 +158,7 @@ inline bool slides_in_int32(const Problem& p) {
 // How a thread of the sliding kernels works: `outputs` outputs along an axis.
 struct SlidingPlan {
   bool along_x;
-  int outputs;  // a power of two
+  int outputs;  // 1, 4 or 8
 };
 
 // Instructions of a thread, about: for `outputs` outputs along `slide`, whose windows overlap.
@@ -181,7 +181,7 @@ inline SlidingPlan plan_sliding(const Problem& p, int vector, int most_outputs, 
   const double images = double(p.batch) * double(p.channels) / vector, at_once = double(multiprocessors) * 1024;
   SlidingPlan best{false, 1};
   double best_time = 0;
-  for (int outputs = 1; outputs <= most_outputs; outputs *= 2)
+  for (int outputs = 1; outputs <= most_outputs; outputs *= outputs == 1 ? 4 : 2)
     for (const bool along_x : {false, true}) {
       if (outputs == 1 && along_x) continue;
       const auto& slide = along_x ? x : y;

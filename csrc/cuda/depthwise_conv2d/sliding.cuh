@@ -156,7 +156,7 @@ __device__ void slide_over(const T* in, Int first, Int step, Int size, Int strid
 template <int kVector, class T, class Int, class A, class Weight>
 __device__ void sum_output(const SlidingParams<T, Int>& params, const T* in, Int slide, Int cross, const Weight& weight,
                            A (&sum)[1][kVector]) {
-  constexpr int kAtOnce = kVector == 1 ? 8 : 4;
+  constexpr int kAtOnce = kVector == 1 ? 9 : 4;
   using Pixel = Access<T, kVector>;
   const TapRange<Int> a = taps_of_output(params.slide, slide), b = taps_of_output(params.cross, cross);
   if (a.count <= 0 || b.count <= 0) return;

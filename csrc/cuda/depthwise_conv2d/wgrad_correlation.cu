@@ -71,17 +71,14 @@ void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream) 
   const Axis y = correlation_axis(problem.y), x = correlation_axis(problem.x);
   const auto slide = sliding_axis<int64_t>(y);
   // Outputs of a thread: as many as leave a GPU enough threads; of shapes alone, as the order of the sums.
-  int outputs = 8;
-  const auto threads = [&] { return problem.batch * problem.channels * x.out * slide.groups(outputs); };
-  while (outputs > 1 && (outputs >= 2 * slide.residue_outputs() || threads() < kWantedBlocks * 128)) outputs /= 2;
+  const bool several = slide.residue_outputs() > 2 &&
+                       problem.batch * problem.channels * x.out * slide.groups(4) >= kWantedBlocks * 128;
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    switch (outputs) {
-      case 8: return launch<T, 8>(problem, y, x, stream);
-      case 4: return launch<T, 4>(problem, y, x, stream);
-      case 2: return launch<T, 2>(problem, y, x, stream);
-      default: return launch<T, 1>(problem, y, x, stream);
-    }
+    if (several)
+      launch<T, 4>(problem, y, x, stream);
+    else
+      launch<T, 1>(problem, y, x, stream);
   });
 }
 

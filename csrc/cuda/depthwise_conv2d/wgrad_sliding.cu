@@ -238,24 +238,17 @@ void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
   const Axis &slide = kChannelsLast ? problem.x : problem.y, &cross = kChannelsLast ? problem.y : problem.x;
   const auto axis = sliding_axis<int64_t>(slide);
   const int64_t taps = ceil_div(axis.taps, axis.tap_step);
-  const auto rows = [&](auto along) {
-    constexpr int kTaps = decltype(along)::value;
-    if (cross.taps == 1)
-      launch<T, Int, kTaps, 1, kVector, kChannelsLast>(problem, stream);
-    else
-      launch<T, Int, kTaps, 3, kVector, kChannelsLast>(problem, stream);
-  };
-  if (taps == 1) return rows(std::integral_constant<int, 1>());
-  if (ceil_div(taps, 3) * 3 <= ceil_div(taps, 4) * 4) return rows(std::integral_constant<int, 3>());
-  rows(std::integral_constant<int, 4>());
+  if (taps == 1) return launch<T, Int, 1, 3, kVector, kChannelsLast>(problem, stream);
+  if (cross.taps == 1) return launch<T, Int, 4, 1, kVector, kChannelsLast>(problem, stream);
+  launch<T, Int, 3, 3, kVector, kChannelsLast>(problem, stream);
 }
 
 template <class T>
 void launch_dtype(const WgradProblem& problem, cudaStream_t stream) {
   const bool narrow = slides_in_int32(problem.y) && fits_int32(problem.x);
   if (!narrow)
-    return problem.channels_last ? launch<T, int64_t, 3, 3, 1, true>(problem, stream)
-                                 : launch<T, int64_t, 3, 3, 1, false>(problem, stream);
+    return problem.channels_last ? launch<T, int64_t, 1, 3, 1, true>(problem, stream)
+                                 : launch<T, int64_t, 1, 3, 1, false>(problem, stream);
   if (!problem.channels_last) return launch_taps<T, int, 1, false>(problem, stream);
   if constexpr (sizeof(T) < 8)
     if (has_channel_vectors(problem, 2)) return launch_taps<T, int, 2, true>(problem, stream);
