@@ -104,7 +104,7 @@ def wrong(direction: str, p: Problem, values: tuple, result: torch.Tensor) -> st
         return f"shape {tuple(actual.shape)} for {tuple(expected.shape)}"
     dtype = result.dtype
     arithmetic = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).eps
-    bound = torch.finfo(dtype).eps * expected.abs() + arithmetic * (16 * math.sqrt(terms) + terms)
+    bound = torch.finfo(dtype).eps * expected.abs() + arithmetic * (16 * math.sqrt(terms) + 2 * terms)
     excess = ((actual.double() - expected).abs() / bound).nan_to_num(math.inf)
     largest = float(excess.max())
     return None if largest <= 1 else f"{largest:.3g} times the bound of {terms} terms in {dtype}"

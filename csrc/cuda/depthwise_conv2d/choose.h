@@ -216,6 +216,7 @@ inline Choice choose_forward(const Problem& p, const Gpu& gpu) {
   if (!sliding_has_room(p, 1) || copying_pays(p, planes.kernel, Kernel::kFwdSliding, Kernel::kFwdRows) ||
       (has_odd_channels(p) && p.taps() == 49 && planes.kernel == Kernel::kFwdMma))
     return planes;
+  if (outputs(p) < 1 << 15) return {Kernel::kFwdSliding, false, "few outputs: threads that take one each"};
   if (fwd_pixels_takes(p)) return {Kernel::kFwdPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
   if (fwd_direct_lanes(p) > 0) return {Kernel::kFwdDirect, false, "3x3 or 5x5 taps straight from memory"};
   return {Kernel::kFwdSliding, false, "takes every kernel, stride, dilation and dtype"};
@@ -322,8 +323,7 @@ inline bool wgrad_correlation_takes(const Problem& p) {
 
 // Rows pay from a number of taps on, or where they are long.
 inline bool wgrad_rows_pay(const Problem& p) {
-  if (p.x.taps == 1) return is_dense(p.x) && outputs(p) >= 1 << 24;
-  return (p.x.taps >= 15 && p.x.out >= 48) || (p.x.taps >= 4 && p.x.out >= 256 && is_dense(p.x));
+  return p.x.taps >= 15 ? p.x.out >= 48 : (p.x.taps >= 8 && p.x.out >= 256 && is_dense(p.x));
 }
 
 inline Choice choose_wgrad_planes(const Problem& p, const Gpu& gpu) {

@@ -2,7 +2,7 @@
 // holds sums for kTaps taps along the axis that slides, in each of kRows rows of taps along the other. It walks along
 // the first axis over outputs whose windows overlap (sliding.cuh), so that each input it reads meets kTaps gradients
 // and each gradient kTaps * kRows inputs. Neighbouring threads take neighbouring columns of contiguous images, whose y
-// slides, or neighbouring channels of channels_last images, whose x slides. The threads of a block are added up in
+// slides unless they are flat, or neighbouring channels of channels_last images, whose x slides. The threads of a block are added up in
 // shared memory, the blocks in a second kernel (split_batch.cuh): the order depends on shapes alone.
 #include "sliding.cuh"
 #include "split_batch.cuh"
@@ -23,6 +23,7 @@ struct WgradSlidingParams {
   int64_t weight_slide, weight_cross;
   int64_t units, units_a_split;  // a unit: the walk of one thread
   Int walk, walks;               // outputs of a walk; walks along one line of outputs of one residue
+  bool cross_first;              // units count the other axis first
   int chunks_of_class, row_groups;
   Divider<uint32_t> chunk, chunks, groups;
   int members;
@@ -97,7 +98,7 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
   }
 }
 
-// The unit's walk: units count columns of contiguous images first, then walks, residues, lines, images.
+// The unit's walk: units count walks, residues, lines and images; where y slides, columns come first.
 template <int kTaps, int kRows, int kVector, bool kChannelsLast, class T, class Int, class A>
 __device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel,
                          const TapClass<Int>& taps, Int first_tap, Int first_row, A (&sum)[kRows][kTaps][kVector]) {
@@ -111,9 +112,9 @@ __device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit,
     return Int(whole - unit * size);
   };
   Int cross = 0, walk = 0, residue = 0;
-  if (!kChannelsLast) cross = next(b.out);
+  if (params.cross_first) cross = next(b.out);
   walk = next(params.walks), residue = next(a.spacing);
-  if (kChannelsLast) cross = next(b.out);
+  if (!params.cross_first) cross = next(b.out);
   const int64_t image = kChannelsLast ? unit : unit * params.channels + channel;
   const T* const in = params.in + image * params.in_image + (kChannelsLast ? channel : 0);
   const T* rows[kRows];
@@ -191,18 +192,19 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
 constexpr int64_t kWalk = 24;
 
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
-void launch(const WgradProblem& problem, cudaStream_t stream) {
+void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t pixel = kChannelsLast ? problem.channels : 1;
   const Axis &y = problem.y, &x = problem.x;
   WgradSlidingParams<T, Int> params{};
   params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
-  params.slide = sliding_axis<Int>(kChannelsLast ? x : y), params.cross = sliding_axis<Int>(kChannelsLast ? y : x);
+  params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
   params.channels = problem.channels, params.taps = problem.taps();
   params.in_image = y.in * x.in * pixel, params.out_image = y.out * x.out * pixel;
   params.in_slide = params.out_slide = params.in_cross = params.out_cross = Int(pixel);
-  (kChannelsLast ? params.in_cross : params.in_slide) *= Int(x.in);
-  (kChannelsLast ? params.out_cross : params.out_slide) *= Int(x.out);
-  params.weight_slide = kChannelsLast ? 1 : x.taps, params.weight_cross = kChannelsLast ? x.taps : 1;
+  (along_x ? params.in_cross : params.in_slide) *= Int(x.in);
+  (along_x ? params.out_cross : params.out_slide) *= Int(x.out);
+  params.cross_first = !along_x;
+  params.weight_slide = along_x ? 1 : x.taps, params.weight_cross = along_x ? x.taps : 1;
 
   const SlidingAxis<Int>& a = params.slide;
   const int64_t residue_outputs = ceil_div(int64_t(a.out), int64_t(a.spacing));
@@ -235,20 +237,22 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
 
 template <class T, class Int, int kVector, bool kChannelsLast>
 void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
-  const Axis &slide = kChannelsLast ? problem.x : problem.y, &cross = kChannelsLast ? problem.y : problem.x;
+  // Contiguous images slide along y, so that neighbouring threads read neighbouring columns, unless they are flat.
+  const bool along_x = kChannelsLast || problem.y.out < 8;
+  const Axis &slide = along_x ? problem.x : problem.y, &cross = along_x ? problem.y : problem.x;
   const auto axis = sliding_axis<int64_t>(slide);
   const int64_t taps = ceil_div(axis.taps, axis.tap_step);
-  if (taps == 1) return launch<T, Int, 1, 3, kVector, kChannelsLast>(problem, stream);
-  if (cross.taps == 1) return launch<T, Int, 4, 1, kVector, kChannelsLast>(problem, stream);
-  launch<T, Int, 3, 3, kVector, kChannelsLast>(problem, stream);
+  if (taps == 1) return launch<T, Int, 1, 3, kVector, kChannelsLast>(problem, along_x, stream);
+  if (cross.taps == 1) return launch<T, Int, 4, 1, kVector, kChannelsLast>(problem, along_x, stream);
+  launch<T, Int, 3, 3, kVector, kChannelsLast>(problem, along_x, stream);
 }
 
 template <class T>
 void launch_dtype(const WgradProblem& problem, cudaStream_t stream) {
   const bool narrow = slides_in_int32(problem.y) && fits_int32(problem.x);
   if (!narrow)
-    return problem.channels_last ? launch<T, int64_t, 1, 3, 1, true>(problem, stream)
-                                 : launch<T, int64_t, 1, 3, 1, false>(problem, stream);
+    return problem.channels_last ? launch<T, int64_t, 1, 3, 1, true>(problem, true, stream)
+                                 : launch<T, int64_t, 1, 3, 1, false>(problem, false, stream);
   if (!problem.channels_last) return launch_taps<T, int, 1, false>(problem, stream);
   if constexpr (sizeof(T) < 8)
     if (has_channel_vectors(problem, 2)) return launch_taps<T, int, 2, true>(problem, stream);
