@@ -65,8 +65,8 @@ class PixelsKernel {
         weight += x.taps[rx].size() * V::kLanes;
       }
       const int64_t far = std::min<int64_t>(y.in_phases * row, kAheadBytes / sizeof(T));
-      const Ahead<T> ahead{image_row(n, last - y.in_phases + 1) + far,
-                           y.out_phases * x.out_phases == 1 ? y.in_phases : 0, row};
+      const Ahead<T> ahead{image_row(n, last - y.in_phases + 1) + far, y.out_phases == 1 && rx == 0 ? y.in_phases : 0,
+                           row};
       add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from},
                        bias_, to + rx * pixel, x.out_phases * pixel, ahead);
     }

@@ -164,17 +164,15 @@ void add_phases(const Row<T>* begin, const Row<T>* end, const int64_t* columns, 
     int64_t run = 1;
     while (t + run < taps && columns[t + run] == columns[t] + run * place.step) ++run;
     Place there = place;
-    for (; run >= 3; run -= 3, t += 3) {
-      there.weight_at = place.weight_at + t * V::kLanes;
-      add_neighbours<3, kPadded>(begin, end, columns[t], 3, there, out);
+    there.weight_at = place.weight_at + t * V::kLanes;
+    const int64_t count = run < 3 ? run : run % 3 == 1 ? 4 : 3;
+    switch (count) {
+      case 1: add_rows<kPadded>(begin, end, columns, t, t + 1, place, out); break;
+      case 2: add_neighbours<2, kPadded>(begin, end, columns[t], 2, there, out); break;
+      case 3: add_neighbours<3, kPadded>(begin, end, columns[t], 3, there, out); break;
+      default: add_neighbours<4, kPadded>(begin, end, columns[t], 4, there, out);
     }
-    if (run == 2) {
-      there.weight_at = place.weight_at + t * V::kLanes;
-      add_neighbours<2, kPadded>(begin, end, columns[t], 2, there, out);
-    } else if (run == 1) {
-      add_rows<kPadded>(begin, end, columns, t, t + 1, place, out);
-    }
-    t += run;
+    t += count;
   }
 }
 

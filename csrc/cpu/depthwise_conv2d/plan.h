@@ -74,8 +74,8 @@ struct Plan {
     factor = lanes == 1 ? 1 : step;
     int64_t tile = kChannels * (element < 4 ? 2 : 1);
     const int64_t threads = torch::stable::get_num_threads();
-    // All channels of a row that is read in place, unless there are too few rows for the threads.
-    if (in_place && (threads == 1 || batch * y.periods() >= 8 * threads)) tile = channels;
+    // All channels of a row that is read in place, or fewer where there are too few rows for the threads.
+    if (in_place) tile = std::max(tile, batch * y.periods() >= 8 * threads ? channels : channels / (4 * threads));
     chunks = ceil_div(channels, last ? std::max(tile, lanes) : lanes);
     groups = ceil_div(ceil_div(channels, lanes), chunks);
     chunks = ceil_div(channels, groups * lanes);
