@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels", "fwd_rows",
                                         "fwd_tiles",  "wgrad_rows", "wgrad_tiles"};
+constexpr int64_t kTinyPlane = 32;        // pixels
 constexpr int64_t kRowsBytes = 64 << 10;  // of the rows that an output meets, of images that are read in place
 
 int64_t element_bytes(ScalarType dtype) { return dtype == ScalarType::Double ? 8 : dtype == ScalarType::Float ? 4 : 2; }
@@ -26,6 +27,13 @@ int64_t register_bytes(Capability capability) {
 bool few_channels(const Problem& problem, int64_t lanes) {
   // Four pixels of 3 channels fill 3 registers of 4 lanes.
   return 2 * problem.channels <= lanes || (problem.channels_last && lanes == 4 && problem.channels == 3);
+}
+
+// Whether contiguous planes are so small that each costs more to begin with than to sum: those of all channels are
+// turned at once instead.
+bool has_tiny_planes(const Problem& problem) {
+  const int64_t pixels = std::max(problem.y.in * problem.x.in, problem.y.out * problem.x.out);
+  return !problem.channels_last && problem.channels > 2 && pixels <= kTinyPlane;
 }
 
 // Taps that an output adds up along an axis, at most.
@@ -66,7 +74,7 @@ Choice choose_sums(const Problem& problem, Direction direction, const Traits& tr
   const int64_t lanes = lanes_of(problem, traits), width = direction == Direction::fwd ? problem.x.out : problem.x.in;
   if (has_planes_kernel(problem) && fills_registers(width, lanes, element_bytes(problem.dtype)))
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
-  if (few_channels(problem, lanes))
+  if (few_channels(problem, lanes) && !has_tiny_planes(problem))
     return {Kernel::fwd_tiles, false, "few channels: a register holds neighbouring pixels"};
   const bool bf16 = problem.dtype == ScalarType::BFloat16 && traits.capability == Capability::avx512_bf16;
   if (reads_in_place(problem, direction, traits, bf16))
