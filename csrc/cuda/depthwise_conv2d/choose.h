@@ -201,9 +201,10 @@ inline bool copying_pays(const Problem& p, Kernel kernel, Kernel sliding, Kernel
   return p.taps() > 49;
 }
 
-// Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images.
+// Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images, and
+// the pixels of a row into an int.
 inline bool sliding_has_room(const Problem& p, int vector) {
-  return p.taps() * vector * std::max<int64_t>(p.element_bytes(), 4) <= 48 << 10;
+  return p.taps() * vector * std::max<int64_t>(p.element_bytes(), 4) <= 48 << 10 && p.x.out < kMaxIndex;
 }
 
 inline bool has_odd_channels(const Problem& p) { return is_16_bit(p.dtype) && p.channels % 2 == 1; }

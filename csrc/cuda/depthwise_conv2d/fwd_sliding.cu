@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   using A = acc_t<T>;
   uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
   if (rest >= count.threads) return;
-  const Int column = Int(count.columns.split(rest)), row = Int(params.first_row + count.rows.split(rest));
+  const Int column = params.first_column + Int(count.columns.split(rest));
+  const Int row = params.first_row + Int(count.rows.split(rest));
   const Int group = count.along_x ? column : row, cross = count.along_x ? row : column;
   const int64_t plane = params.first_image + rest;
   uint32_t image = rest + count.first_channel;
@@ -168,18 +169,22 @@ void launch_planes(const ForwardProblem& problem, bool along_x, cudaStream_t str
   const int64_t groups = int64_t(params.slide.groups(kOutputs));
   const int64_t columns = along_x ? groups : problem.x.out;
   PlaneThreads count{};
-  count.columns = Divider<uint32_t>(columns), count.channels = Divider<uint32_t>(problem.channels);
+  count.channels = Divider<uint32_t>(problem.channels);
   count.along_x = along_x;
   constexpr int64_t kAtOnce = std::min<int64_t>(kOutputs, kAccess / sizeof(T));
   count.whole = along_x && params.slide.stride() == 1 && problem.x.out % kAtOnce == 0 &&
                 problem.out_alignment % (kAtOnce * sizeof(T)) == 0;
-  for_pieces(problem.batch * problem.channels, along_x ? problem.y.out : groups, columns, params,
-             [&](int64_t planes, int64_t rows) {
-               count.rows = Divider<uint32_t>(rows), count.threads = uint32_t(planes * rows * columns);
-               count.first_channel = uint32_t(params.first_image % problem.channels);
-               sliding_planes<T, Int, kOutputs>
-                   <<<blocks(count.threads, kThreads), kThreads, 0, stream>>>(params, count);
-             });
+  for (int64_t column = 0; column < columns; column += kMaxIndex) {
+    const int64_t piece = std::min(columns - column, kMaxIndex);
+    params.first_column = Int(column), count.columns = Divider<uint32_t>(piece);
+    for_pieces(problem.batch * problem.channels, along_x ? problem.y.out : groups, piece, params,
+               [&](int64_t planes, int64_t rows) {
+                 count.rows = Divider<uint32_t>(rows), count.threads = uint32_t(planes * rows * piece);
+                 count.first_channel = uint32_t(params.first_image % problem.channels);
+                 sliding_planes<T, Int, kOutputs>
+                     <<<blocks(count.threads, kThreads), kThreads, 0, stream>>>(params, count);
+               });
+  }
 }
 
 // Vectors of channels that a block takes; their taps take at most 48 KiB.

@@ -93,7 +93,7 @@ struct SlidingParams {
   Int weight_slide, weight_cross, taps;
   int64_t in_image, out_image;  // elements of an image, or of a plane
   int64_t first_image;          // of this launch
-  Int first_row;                // of this launch
+  Int first_row, first_column;  // of this launch
   bool flipped;
 };
 

@@ -1,9 +1,10 @@
 // depthwise_conv2d's wgrad for any kernel, stride, dilation and dtype: what no kernel for certain sizes takes. A thread
 // holds sums for kTaps taps along the axis that slides, in each of kRows rows of taps along the other. It walks along
 // the first axis over outputs whose windows overlap (sliding.cuh), so that each input it reads meets kTaps gradients
-// and each gradient kTaps * kRows inputs. Neighbouring threads take neighbouring columns of contiguous images, whose y
-// slides unless they are flat, or neighbouring channels of channels_last images, whose x slides. The threads of a block are added up in
-// shared memory, the blocks in a second kernel (split_batch.cuh): the order depends on shapes alone.
+// and each gradient kTaps * kRows inputs. Neighbouring threads take neighbouring columns of contiguous images, which
+// slide along y unless they are flat, or neighbouring channels of channels_last images, which slide along x. The threads
+// of a block are added up in shared memory, the blocks in a second kernel (split_batch.cuh): the order depends on shapes
+// alone.
 #include "sliding.cuh"
 #include "split_batch.cuh"
 
@@ -105,7 +106,7 @@ __device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit,
   const SlidingAxis<Int>&a = params.slide, &b = params.cross;
   const auto next = [&](Int size) {
     const int64_t whole = unit;
-    if (whole < kMaxIndex)
+    if (whole < kMaxIndex && size < kMaxIndex)
       unit = uint32_t(whole) / uint32_t(size);
     else
       unit /= size;
