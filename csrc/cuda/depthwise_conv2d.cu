@@ -52,17 +52,13 @@ Tensor copy_to_planes(const char* op, const Tensor& image) {
   return planes;
 }
 
-void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool flipped, const Tensor& in,
-                 Tensor out) {
+void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool flipped, const Tensor& in, Tensor out) {
   if (out.numel() == 0) return;
   const torch::stable::accelerator::DeviceGuard guard(out.get_device_index());
   ForwardProblem problem{simplified({conv.batch, conv.channels, y, x, conv.channels_last, flipped, in.scalar_type(),
                                      conv.weight.scalar_type() == ScalarType::Float, alignment_of(in.data_ptr()),
                                      alignment_of(out.data_ptr())}),
-                         &conv.weight,
-                         conv.bias ? &*conv.bias : nullptr,
-                         in.data_ptr(),
-                         out.data_ptr()};
+                         &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
   const Choice choice = choose_forward(problem, current_gpu());
   Tensor planes_in, planes_out;
   if (choice.copies_to_planes) {
@@ -76,12 +72,10 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
 
 void run_wgrad(const char* op, DepthwiseConv2d& conv) {
   const torch::stable::accelerator::DeviceGuard guard(conv.in.get_device_index());
-  WgradProblem problem{simplified({conv.batch, conv.channels, forward_axis(conv.y), forward_axis(conv.x),
-                                   conv.channels_last, false, conv.in.scalar_type(), false,
-                                   alignment_of(conv.in.data_ptr()), alignment_of(conv.out.data_ptr())}),
-                       conv.in,
-                       conv.out,
-                       conv.weight};
+  WgradProblem problem{
+      simplified({conv.batch, conv.channels, forward_axis(conv.y), forward_axis(conv.x), conv.channels_last, false,
+                  conv.in.scalar_type(), false, alignment_of(conv.in.data_ptr()), alignment_of(conv.out.data_ptr())}),
+      conv.in, conv.out, conv.weight};
   const Choice choice = choose_wgrad(problem, current_gpu());
   if (choice.copies_to_planes)
     problem = {as_planes(problem), copy_to_planes(op, conv.in), copy_to_planes(op, conv.out), conv.weight};
@@ -105,8 +99,8 @@ Gpu current_gpu() {
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, int64_t stride_h,
                         int64_t stride_w, int64_t pad_top, int64_t pad_bottom, int64_t pad_left, int64_t pad_right,
                         int64_t dilation_h, int64_t dilation_w) {
-  DepthwiseConv2d conv = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom,
-                                                        pad_left, pad_right, dilation_h, dilation_w);
+  DepthwiseConv2d conv = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left,
+                                                  pad_right, dilation_h, dilation_w);
   depthwise::run_forward("depthwise_conv2d", conv, depthwise::forward_axis(conv.y), depthwise::forward_axis(conv.x),
                          false, conv.in, conv.out);
   return conv.out;
@@ -115,8 +109,8 @@ Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::option
 Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int64_t height, int64_t width,
                                    int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
                                    int64_t dilation_h, int64_t dilation_w, bool channels_last) {
-  DepthwiseConv2d conv = prepare_depthwise_conv2d_grad_input(
-      grad, weight, height, width, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, channels_last);
+  DepthwiseConv2d conv = prepare_depthwise_conv2d_grad_input(grad, weight, height, width, stride_h, stride_w, pad_top,
+                                                             pad_left, dilation_h, dilation_w, channels_last);
   depthwise::run_forward("_depthwise_conv2d_grad_input", conv, depthwise::dgrad_axis(conv.y),
                          depthwise::dgrad_axis(conv.x), true, conv.out, conv.in);
   return conv.in;
@@ -125,8 +119,8 @@ Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int
 Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
                                     int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
                                     int64_t dilation_h, int64_t dilation_w, bool float32) {
-  DepthwiseConv2d conv = prepare_depthwise_conv2d_grad_weight(
-      grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, float32);
+  DepthwiseConv2d conv = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w, pad_top,
+                                                              pad_left, dilation_h, dilation_w, float32);
   if (conv.weight.numel() == 0) return conv.weight;
   if (conv.in.numel() == 0) return torch::stable::zero_(conv.weight);
   depthwise::run_wgrad("_depthwise_conv2d_grad_weight", conv);

@@ -33,9 +33,9 @@ enum class Kernel {
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {
-      "fwd_small",         "fwd_mma",          "fwd_planes",   "fwd_large",    "fwd_pixels",   "fwd_direct",
-      "fwd_rows",          "fwd_sliding",      "wgrad_small",  "wgrad_mma_planes", "wgrad_mma_pixels", "wgrad_planes",
-      "wgrad_pixels",      "wgrad_direct",     "wgrad_large",  "wgrad_rows", "wgrad_correlation", "wgrad_sliding"};
+      "fwd_small",    "fwd_mma",      "fwd_planes",  "fwd_large",        "fwd_pixels",        "fwd_direct",
+      "fwd_rows",     "fwd_sliding",  "wgrad_small", "wgrad_mma_planes", "wgrad_mma_pixels",  "wgrad_planes",
+      "wgrad_pixels", "wgrad_direct", "wgrad_large", "wgrad_rows",       "wgrad_correlation", "wgrad_sliding"};
   return kNames[int(kernel)];
 }
 
@@ -152,8 +152,7 @@ inline int fwd_direct_lanes(const Problem& p) {
 
 // Contiguous, one tap high: rows in shared memory, for taps and steps that fit there.
 inline bool fwd_rows_takes(const Problem& p) {
-  if (p.channels_last || p.y.taps != 1 || !slides_in_int32(p) ||
-      p.batch * p.channels >= kMaxIndex / 16 / p.y.out)
+  if (p.channels_last || p.y.taps != 1 || !slides_in_int32(p) || p.batch * p.channels >= kMaxIndex / 16 / p.y.out)
     return false;
   const auto x = sliding_axis<int64_t>(p.x);
   return x.stride() * x.classes <= 64 && (x.stride() + 1) * (x.taps + 8 * x.classes) <= 4096 &&
@@ -194,8 +193,8 @@ inline Choice choose_forward_planes(const Problem& p, const Gpu& gpu) {
   return {Kernel::kFwdSliding, false, "takes every kernel, stride, dilation and dtype"};
 }
 
-// The choice for contiguous images, where copying channels_last ones there and back pays: for large kernels at stride 1,
-// which are bound by multiply-adds, and for 16-bit images of an odd number of channels, which no vector reads.
+// The choice for contiguous images, where copying channels_last ones there and back pays: for large kernels at stride
+// 1, which are bound by multiply-adds, and for 16-bit images of an odd number of channels, which no vector reads.
 inline bool copying_pays(const Problem& p, Kernel kernel, Kernel sliding, Kernel rows) {
   if (!is_dense(p.y) || !is_dense(p.x) || kernel == sliding || kernel == rows) return false;
   return p.taps() > 49;
@@ -257,10 +256,12 @@ inline bool wgrad_mma_pixels_takes(const Problem& p, const Gpu& gpu) {
   if (!p.channels_last || !wgrad_mma_takes(p, gpu) || !has_channel_vectors(p, 8)) return false;
   const int64_t down = p.x.down, all_steps = ceil_div(p.x.out, 8), steps = ceil_div(all_steps, ceil_div(all_steps, 7));
   const int64_t pitch = ((steps * down + down) | 1) * 8, grad_pitch = (steps | 1) * 8;
-  const int64_t top = p.y.pad % down, shifts = round_up(ceil_div(p.x.taps, down), 2), grad_rows = round_up(15 + shifts, 2);
+  const int64_t top = p.y.pad % down, shifts = round_up(ceil_div(p.x.taps, down), 2),
+                grad_rows = round_up(15 + shifts, 2);
   const bool one_row = p.y.in + top <= 16 * down, one_column = all_steps == steps;
   // One patch alone is copied without what lies around the images.
-  const auto elements = [&](int64_t rows, int64_t row, int64_t above, int64_t before, int64_t h, int64_t w, int64_t all) {
+  const auto elements = [&](int64_t rows, int64_t row, int64_t above, int64_t before, int64_t h, int64_t w,
+                            int64_t all) {
     int64_t whole = ceil_div(w, 8);
     if (whole * 8 != row) whole = round_up(whole, 2);
     const bool one = one_column && before + whole * 8 <= row;
@@ -290,8 +291,8 @@ inline bool wgrad_pixels_takes(const Problem& p) {
 // The channels that a thread of wgrad_direct takes; 0: it does not take the problem.
 inline int wgrad_direct_lanes(const Problem& p) {
   const auto extent = [](const Axis& a) { return std::max(a.in, a.out * a.down) + std::abs(a.pad) + 2 * a.taps; };
-  if (!p.channels_last || !wgrad_tiles_take(p) || p.x.taps == 7 ||
-      extent(p.y) * extent(p.x) > kMaxIndex / p.channels || p.batch > kMaxIndex / (p.y.out * p.x.out))
+  if (!p.channels_last || !wgrad_tiles_take(p) || p.x.taps == 7 || extent(p.y) * extent(p.x) > kMaxIndex / p.channels ||
+      p.batch > kMaxIndex / (p.y.out * p.x.out))
     return 0;
   return p.x.taps == 3 && has_channel_vectors(p, 2) ? 2 : 1;
 }
@@ -307,8 +308,8 @@ inline bool wgrad_large_takes(const Problem& p, const Gpu& gpu) {
 
 // Contiguous, one tap high: rows in shared memory, for taps and steps that fit there.
 inline bool wgrad_rows_takes(const Problem& p) {
-  if (p.channels_last || p.y.taps != 1 || !slides_in_int32(p) ||
-      p.batch >= kMaxIndex / p.y.out || p.channels >= kMaxIndex / 16 / p.x.taps)
+  if (p.channels_last || p.y.taps != 1 || !slides_in_int32(p) || p.batch >= kMaxIndex / p.y.out ||
+      p.channels >= kMaxIndex / 16 / p.x.taps)
     return false;
   const auto x = sliding_axis<int64_t>(p.x);
   return x.spacing * x.classes <= 64 && (x.spacing + 1) * (x.taps + 24 * x.classes) <= 4096 &&
@@ -335,7 +336,8 @@ inline Choice choose_wgrad_planes(const Problem& p, const Gpu& gpu) {
   if (wgrad_planes_takes(p) && p.x.out > 6 &&
       (p.x.down == 1 || (p.x.in % 2 == 0 && (p.x.taps > 3 || outputs(p) >= 1 << 16))))
     return {Kernel::kWgradPlanes, false, "3x3, 5x5 or 7x7 taps, compiled for their stride"};
-  if (wgrad_rows_takes(p) && wgrad_rows_pay(p)) return {Kernel::kWgradRows, false, "a kernel one tap high over long rows"};
+  if (wgrad_rows_takes(p) && wgrad_rows_pay(p))
+    return {Kernel::kWgradRows, false, "a kernel one tap high over long rows"};
   if (wgrad_large_takes(p, gpu) && std::min(p.y.taps, p.x.taps) >= 5 && p.taps() >= 49)
     return {Kernel::kWgradLarge, false, "a large kernel at stride 1: whole planes in shared memory"};
   if (wgrad_correlation_takes(p) && p.taps() >= 9 && (3 * p.taps() >= pixels || (p.taps() >= 128 && is_dense(p.x))))
@@ -352,7 +354,8 @@ inline Choice choose_wgrad(const Problem& p, const Gpu& gpu) {
       (has_odd_channels(p) && p.taps() == 49 && planes.kernel == Kernel::kWgradMmaPlanes))
     return planes;
   if (wgrad_mma_pixels_takes(p, gpu)) return {Kernel::kWgradMmaPixels, false, "16-bit, 5x5 or 7x7: tensor cores"};
-  if (wgrad_pixels_takes(p)) return {Kernel::kWgradPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
+  if (wgrad_pixels_takes(p))
+    return {Kernel::kWgradPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
   if (wgrad_direct_lanes(p) > 0) return {Kernel::kWgradDirect, false, "3x3 or 5x5 taps straight from memory"};
   return {Kernel::kWgradSliding, false, "takes every kernel, stride, dilation and dtype"};
 }

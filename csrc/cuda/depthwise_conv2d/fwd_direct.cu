@@ -40,7 +40,8 @@ struct FwdDirectParams {
 
 // W: the weight's type, T or float.
 template <class T, class W, class R, int kLanes, bool kFlipped>
-__global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid_constant__ FwdDirectParams<T, W> params) {
+__global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
+    fwd_direct(const __grid_constant__ FwdDirectParams<T, W> params) {
   using S = Region<T, R, kLanes>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
@@ -51,7 +52,8 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid
   if (image >= params.batch) return;
   Access<W, kLanes> packed[kTaps];
 #pragma unroll
-  for (int i = 0; i < kTaps; ++i) packed[i] = reinterpret_cast<const Access<W, kLanes>*>(params.weight + channel * kTaps)[i];
+  for (int i = 0; i < kTaps; ++i)
+    packed[i] = reinterpret_cast<const Access<W, kLanes>*>(params.weight + channel * kTaps)[i];
   A taps[kTaps][kLanes], sum[S::kY][S::kX][kLanes];
 #pragma unroll
   for (int k = 0; k < kTaps; ++k)
@@ -73,7 +75,8 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
   }
-  const int y0 = oy / R::kUp * R::kDown - params.top, x0 = ox / R::kUp * R::kDown - params.left, row_step = params.in_w * params.channels;
+  const int y0 = oy / R::kUp * R::kDown - params.top, x0 = ox / R::kUp * R::kDown - params.left,
+            row_step = params.in_w * params.channels;
   const T* const in = params.in + image * params.in_h * row_step + channel;
   T* const out = params.out + ((image * params.out_h + oy) * params.out_w + ox) * params.channels + channel;
   Access<T, kLanes> rows[S::kAhead + 1][kColumns];
@@ -81,7 +84,8 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid
 #pragma unroll
   for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
     if (coming < kRows)
-      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels, row_step);
+      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels,
+                  row_step);
     const int i = coming - S::kAhead;
     if (i < 0) continue;
     A row[kColumns][kLanes];
@@ -96,7 +100,8 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid
         Vector<T, kLanes> value;
 #pragma unroll
         for (int v = 0; v < kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
-        if (ox + x < params.out_w) *reinterpret_cast<Vector<T, kLanes>*>(out + (y * params.out_w + x) * params.channels) = value;
+        if (ox + x < params.out_w)
+          *reinterpret_cast<Vector<T, kLanes>*>(out + (y * params.out_w + x) * params.channels) = value;
       }
     }
   }
@@ -106,7 +111,8 @@ template <class T, class W, class R, int kLanes, bool kFlipped>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   using S = Region<T, R, kLanes>;
   const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
-  const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(problem.x.out, S::kX), tiles_y = ceil_div(problem.y.out, S::kY);
+  const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(problem.x.out, S::kX),
+                tiles_y = ceil_div(problem.y.out, S::kY);
   Tensor weight = *problem.weight;
   // Part of a larger tensor, then. kLanes taps are one access.
   if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
@@ -116,12 +122,14 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   FwdDirectParams<T, W> params{};
   params.weight = static_cast<const W*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
+  params.out_h = int(problem.y.out);
   params.channels = int(problem.channels), params.batch = int(problem.batch);
   params.left = int((problem.x.pad - R::kPhase) / R::kUp), params.top = int((problem.y.pad - R::kPhase) / R::kUp);
   params.vectors = Divider<uint32_t>(vectors), params.tiles_x = Divider<uint32_t>(tiles_x);
   params.tiles_y = Divider<uint32_t>(tiles_y);
-  fwd_direct<T, W, R, kLanes, kFlipped><<<blocks(problem.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(params);
+  fwd_direct<T, W, R, kLanes, kFlipped>
+      <<<blocks(problem.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(params);
 }
 
 template <class T, class W, int taps, int kLanes>

@@ -10,9 +10,9 @@
 // rows by kTiles * 8 columns.
 //
 // Zeros times infinity are NaN: where a result is not finite, a warp computes all of its results again, tap by tap.
+#include "../matrices.cuh"
 #include "copy_images.cuh"
 #include "split_batch.cuh"
-#include "../matrices.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) fwd_mma(const __g
   }
 
   const auto source = [&] {
-    return PlanesSource(by - params.top, bx - params.left, params.rows, params.pitch, params.pitch, params.in_h, params.in_w,
-                       params.load_bytes / int(sizeof(T)));
+    return PlanesSource(by - params.top, bx - params.left, params.rows, params.pitch, params.pitch, params.in_h,
+                        params.in_w, params.load_bytes / int(sizeof(T)));
   };
   constexpr bool kWhole = kTiles == 2;  // the width of the images
   using Way = std::conditional_t<kWhole, Run<kBlock, T, decltype(source)>, Loads<8, PlanesSource>>;
@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) fwd_mma(const __g
     else
       return Way(source(), source().all(count));
   }();
-  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
+                out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w;
   if constexpr (kWhole) in += loads.first;
 
@@ -83,7 +84,8 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) fwd_mma(const __g
   const int patch = (plane * params.rows + uy * kRows) * params.pitch + ux * kTiles * kColumns;
   const unsigned matrices = shared_address(patches + patch + lane % 16 * params.pitch + lane / 16 * kColumns);
   const float bias = busy && params.bias ? params.bias[channel + plane] : 0.0f;
-  T* out = params.out + (int64_t(begin) * params.channels + channel + plane) * params.out_h * params.out_w + int64_t(oy) * params.out_w + ox;
+  T* out = params.out + (int64_t(begin) * params.channels + channel + plane) * params.out_h * params.out_w +
+           int64_t(oy) * params.out_w + ox;
   T* const staged = reinterpret_cast<T*>(shared + params.staged_at) + warp * kRows * params.staged_pitch;
   const int first_pair = pair - group + kColumns - 1;
   const uint32_t* const pairs = reinterpret_cast<const uint32_t*>(taps + plane * params.taps_h * 2 * kTapPitch) +
@@ -188,7 +190,8 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) fwd_mma(const __g
         store_run(out, staged, height * width, params.store_bytes, lane, kWarp);
       } else {  // eight lanes a row: rows are 112 bytes, or the last of a wide image
         for (int y = lane / 8; y < height; y += kWarp / 8)
-          store_run(out + int64_t(y) * params.out_w, staged + y * params.staged_pitch, width, params.store_bytes, lane % 8, 8);
+          store_run(out + int64_t(y) * params.out_w, staged + y * params.staged_pitch, width, params.store_bytes,
+                    lane % 8, 8);
       }
     }
     out += out_image;
@@ -202,28 +205,34 @@ void launch(const ForwardProblem& problem, int vector, int shift, cudaStream_t s
   FwdMmaParams<T> params{};
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out), params.out_w = int(problem.x.out);
-  params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps), params.top = int(problem.y.pad), params.left = int(problem.x.pad) + shift;
-  params.shift = shift, params.load_bytes = vector * int(sizeof(T)), params.channels = int(problem.channels), params.batch = int(problem.batch);
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out),
+  params.out_w = int(problem.x.out);
+  params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps), params.top = int(problem.y.pad),
+  params.left = int(problem.x.pad) + shift;
+  params.shift = shift, params.load_bytes = vector * int(sizeof(T)), params.channels = int(problem.channels),
+  params.batch = int(problem.batch);
   params.flipped = problem.flipped;
   const int64_t all_x = ceil_div(problem.x.out, kTiles * kColumns), all_y = ceil_div(problem.y.out, kRows);
   params.units_x = int(std::min<int64_t>(all_x, 2));
   params.units_y = int(std::min<int64_t>(all_y, kWarps / params.units_x));
   params.units_y = int(ceil_div(all_y, ceil_div(all_y, params.units_y)));
   params.planes = params.units_x == all_x && params.units_y == all_y
-                 ? int(std::min<int64_t>(kWarps / (params.units_x * params.units_y), problem.channels))
-                 : 1;
+                      ? int(std::min<int64_t>(kWarps / (params.units_x * params.units_y), problem.channels))
+                      : 1;
   params.stages = 2;
   const auto too_large = [&] {
     params.whole_rows = params.units_x == 1 && all_x == 1;
-    params.staged_pitch = params.whole_rows ? params.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
+    params.staged_pitch =
+        params.whole_rows ? params.out_w : (kTiles == 7 ? 72 : 24);  // no two rows of a fragment in one bank
     params.pitch = ((params.units_x * kTiles + kBlocks - 1) | 1) * kColumns;
     params.rows = params.units_y * kRows + params.taps_h - 1;
-    params.patch_elements =
-        params.planes * params.rows * params.pitch + kColumns;  // matrices are read in pairs, the last beyond the last row
+    params.patch_elements = params.planes * params.rows * params.pitch +
+                            kColumns;  // matrices are read in pairs, the last beyond the last row
     params.staged_at = int(params.stages * params.patch_elements * sizeof(T));
     params.taps_at =
-        params.staged_at + int(round_up(params.planes * params.units_x * params.units_y * kRows * params.staged_pitch * sizeof(T), kAccess));
+        params.staged_at +
+        int(round_up(params.planes * params.units_x * params.units_y * kRows * params.staged_pitch * sizeof(T),
+                     kAccess));
     params.bytes = params.taps_at + int(params.planes * problem.y.taps * 2 * (kBlocks + 1) * kColumns * sizeof(T));
     return params.bytes > 64 << 10;
   };
@@ -235,10 +244,11 @@ void launch(const ForwardProblem& problem, int vector, int shift, cudaStream_t s
   if (!allow_shared<fwd_mma<T, kBlocks, kTiles, kTaps>>(params.bytes)) fail_choice(Kernel::kFwdMma);
   const unsigned threads = kTiles == 2 ? kBlock : unsigned(params.planes * params.units_x * params.units_y) * kWarp;
   const int64_t stage = params.patch_elements * int64_t(sizeof(T));
-  const BatchSplit split =
-      split_batch(problem, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, params.bytes - params.stages * stage});
+  const BatchSplit split = split_batch(
+      problem, sizeof(T), {an_image, threads, kTiles == 2 ? 80 : 128, stage, params.bytes - params.stages * stage});
   params.images_a_split = split.images, params.stages = split.stages;
-  while ((too_large() || !allow_shared<fwd_mma<T, kBlocks, kTiles, kTaps>>(params.bytes)) && params.stages > 1) --params.stages;
+  while ((too_large() || !allow_shared<fwd_mma<T, kBlocks, kTiles, kTaps>>(params.bytes)) && params.stages > 1)
+    --params.stages;
   // A warp's outputs start at multiples of a plane and of kRows rows, a multiple of 16 bytes for any width, or of a
   // row.
   params.store_bytes = run_bytes<T>(params.out, params.whole_rows ? problem.y.out * problem.x.out : problem.x.out, 0);
@@ -249,7 +259,8 @@ void launch(const ForwardProblem& problem, int vector, int shift, cudaStream_t s
 
 template <class T, int kBlocks, int kTaps>
 void launch(const ForwardProblem& problem, int vector, int shift, cudaStream_t stream) {
-  const bool whole = problem.x.out <= 2 * kColumns && problem.x.in + problem.x.pad + shift <= (kBlocks + 1) * kColumns &&
+  const bool whole = problem.x.out <= 2 * kColumns &&
+                     problem.x.in + problem.x.pad + shift <= (kBlocks + 1) * kColumns &&
                      problem.y.in + problem.y.pad < problem.y.out + problem.y.taps;
   if (whole)
     launch<T, kBlocks, 2, kTaps>(problem, vector, shift, stream);

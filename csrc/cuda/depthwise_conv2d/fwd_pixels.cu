@@ -59,17 +59,19 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
     for (int v = 0; v < S::kLanes; ++v)
 #pragma unroll
       for (int k = 0; k < S::kTaps; ++k)
-        taps[k][v] = busy ? widen(element(int64_t(channel + v) * S::kTaps + (params.flipped ? S::kTaps - 1 - k : k))) : A(0);
+        taps[k][v] =
+            busy ? widen(element(int64_t(channel + v) * S::kTaps + (params.flipped ? S::kTaps - 1 - k : k))) : A(0);
   });
   const PixelsSource source{params.tile,
-                          by / R::kUp * R::kDown - params.top,
-                          bx / R::kUp * R::kDown - params.left,
-                          params.in_h,
-                          params.in_w,
-                          params.channels - first_channel,
-                          params.channels};
+                            by / R::kUp * R::kDown - params.top,
+                            bx / R::kUp * R::kDown - params.left,
+                            params.in_h,
+                            params.in_w,
+                            params.channels - first_channel,
+                            params.channels};
   const Loads<4, PixelsSource> loads(source, source.all());
-  const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels, out_image = int64_t(params.out_h) * params.out_w * params.channels;
+  const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels,
+                out_image = int64_t(params.out_h) * params.out_w * params.channels;
   const T* in = params.in + begin * in_image + first_channel;
   T* out = params.out + begin * out_image + channel;
   const int row_step = params.tile.columns * params.tile.pixel;
@@ -138,7 +140,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   params.tile = PixelsTile(rows(tiles_y), columns(tiles_x), pixel, vector);
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
+  params.out_h = int(problem.y.out);
   params.channels = int(problem.channels), params.flipped = problem.flipped, params.batch = int(problem.batch);
   params.left = int((problem.x.pad - R::kPhase) / R::kUp), params.top = int((problem.y.pad - R::kPhase) / R::kUp);
   params.tiles = int(tiles_x * tiles_y), params.members = int(std::min<int64_t>(members, params.tiles)),

@@ -18,7 +18,7 @@ struct Tile {
   static constexpr int kY = R::kUp == 1 ? 7 : 32 / kX;
   static constexpr int kStep = kX * R::kDown / R::kUp;                       // pixels to the next thread
   static constexpr int kVector = std::min<int>(kAccess / sizeof(T), kStep);  // read at once
-  static constexpr int kLead = (R::kCentre - R::kPhase) / R::kUp;              // pixels before the first output
+  static constexpr int kLead = (R::kCentre - R::kPhase) / R::kUp;            // pixels before the first output
   static constexpr int kShift = kLead ? 4 - kLead : 0;                       // so that images start at a vector
   static constexpr int kRow = (kShift + R::span(kX) + kVector - 1) / kVector * kVector;
   static constexpr int kTaps = R::kTaps * R::kTaps;
@@ -56,13 +56,15 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
   A taps[S::kTaps][1];
 #pragma unroll
   for (int k = 0; k < S::kTaps; ++k)
-    taps[k][0] = busy ? params.weight[int64_t(channel + plane) * S::kTaps + (params.flipped ? S::kTaps - 1 - k : k)] : A(0);
+    taps[k][0] =
+        busy ? params.weight[int64_t(channel + plane) * S::kTaps + (params.flipped ? S::kTaps - 1 - k : k)] : A(0);
   const A bias = busy && params.bias ? params.bias[channel + plane] : A(0);
 
-  const PlanesSource source(by / R::kUp * R::kDown - params.top, bx / R::kUp * R::kDown - params.left, params.rows, params.columns, params.pitch,
-                          params.in_h, params.in_w, params.load_bytes / int(sizeof(T)));
+  const PlanesSource source(by / R::kUp * R::kDown - params.top, bx / R::kUp * R::kDown - params.left, params.rows,
+                            params.columns, params.pitch, params.in_h, params.in_w, params.load_bytes / int(sizeof(T)));
   const Loads<8, PlanesSource> loads(source, source.all(count));
-  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_plane = int64_t(params.out_h) * params.out_w;
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
+                out_plane = int64_t(params.out_h) * params.out_w;
   const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w;
   T* out = params.out + (int64_t(begin) * params.channels + channel) * out_plane + int64_t(by) * params.out_w;
   const int window = (plane * params.rows + ty * (S::kY * R::kDown / R::kUp)) * params.pitch + tx * S::kStep;
@@ -70,7 +72,8 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
   const int out_rows = min(int(params.tiles_y.divisor) * S::kY, params.out_h - by), out_columns = params.out_w - bx;
 
   const auto load = [&](int stage) {
-    loads.template issue_bytes<sizeof(T) * 4>(params.load_bytes, reinterpret_cast<T*>(shared + stage * params.patch_bytes), in);
+    loads.template issue_bytes<sizeof(T) * 4>(params.load_bytes,
+                                              reinterpret_cast<T*>(shared + stage * params.patch_bytes), in);
     in += in_image;
   };
   const auto compute = [&](int stage) {
@@ -111,7 +114,8 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
 #pragma unroll
             for (int x = 0; x < S::kX; x += 2)
               if (ox + x < out_columns)
-                *reinterpret_cast<Vector<T, 2>*>(to + y * params.out_w + x) = Vector<T, 2>{vector.at[x], vector.at[x + 1]};
+                *reinterpret_cast<Vector<T, 2>*>(to + y * params.out_w + x) =
+                    Vector<T, 2>{vector.at[x], vector.at[x + 1]};
           } else {
 #pragma unroll
             for (int x = 0; x < S::kX; ++x)
@@ -185,16 +189,19 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
 
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
+  params.out_h = int(problem.y.out);
   params.left = int(before(problem.x) + S::kShift), params.top = int(before(problem.y)),
   params.columns = int(round_up((tiles_x - 1) * S::kStep + S::kRow, 4));  // a multiple of every row_vector
-  params.planes = int(planes), params.channels = int(problem.channels), params.batch = int(problem.batch), params.flipped = problem.flipped;
-  params.load_bytes = int(sizeof(T)) *
-                 row_vector<T>(problem.in, problem.x.in, blocks_x > 1 ? std::gcd<int64_t>(params.left, tiles_x * S::kStep) : params.left);
+  params.planes = int(planes), params.channels = int(problem.channels), params.batch = int(problem.batch),
+  params.flipped = problem.flipped;
+  params.load_bytes =
+      int(sizeof(T)) * row_vector<T>(problem.in, problem.x.in,
+                                     blocks_x > 1 ? std::gcd<int64_t>(params.left, tiles_x * S::kStep) : params.left);
   params.whole = problem.x.out % S::kX == 0 && reinterpret_cast<uintptr_t>(problem.out) % (S::kX * sizeof(T)) == 0;
-  params.store_bytes = params.whole || blocks_x > 1
-                      ? 0
-                      : run_bytes<T>(problem.out, problem.y.out * problem.x.out, blocks_y > 1 ? tiles_y * S::kY * problem.x.out : 0);
+  params.store_bytes = params.whole || blocks_x > 1 ? 0
+                                                    : run_bytes<T>(problem.out, problem.y.out * problem.x.out,
+                                                                   blocks_y > 1 ? tiles_y * S::kY * problem.x.out : 0);
   params.pairs = problem.x.out % 2 == 0 && reinterpret_cast<uintptr_t>(problem.out) % (2 * sizeof(T)) == 0;
   params.blocks_x = Divider<uint32_t>(blocks_x), params.blocks_y = Divider<uint32_t>(blocks_y);
   params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);

@@ -155,8 +155,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t wanted = std::clamp<int64_t>(all * residues * params.rows / blocks, kThreads, kMostGroups);
   const int64_t most = std::max<int64_t>(wanted / residues, 1);
   int64_t groups = ceil_div(all, ceil_div(all, most)), block_rows = 0, bytes = 0;
-  params.whole = residues == 1 && x.out % kOutputs == 0 &&
-                 reinterpret_cast<uintptr_t>(params.out) % (kOutputs * sizeof(T)) == 0;
+  params.whole =
+      residues == 1 && x.out % kOutputs == 0 && reinterpret_cast<uintptr_t>(params.out) % (kOutputs * sizeof(T)) == 0;
   const auto too_large = [&] {
     params.pitch = int(groups) * kOutputs + params.padded_taps;
     params.weight_at = int(block_rows) * residues * x.classes * params.pitch;

@@ -42,7 +42,8 @@ __device__ void store_row(const SlidingParams<T, Int>& params, T* out, Int group
   }
 }
 
-// How the threads of contiguous images are counted: columns or groups of them, then rows or groups of them, then planes.
+// How the threads of contiguous images are counted: columns or groups of them, then rows or groups of them, then
+// planes.
 struct PlaneThreads {
   Divider<uint32_t> columns, rows, channels;
   uint32_t threads, first_channel;
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
 struct PixelItems {
   Divider<uint32_t> chunk, chunks, strip, rows, strips;
   uint32_t items, items_a_block;
-  int members, columns;   // columns: all items along x
+  int members, columns;  // columns: all items along x
   int64_t channels;
   bool along_x;  // x slides
 };

@@ -1,5 +1,5 @@
-// depthwise_conv2d, forward and dgrad, for batches of contiguous images up to 8 pixels wide and 16 high at stride 1, such
-// as the last 7x7 of many networks, with up to 64 rows of taps. A lane computes a row of an image's outputs. It
+// depthwise_conv2d, forward and dgrad, for batches of contiguous images up to 8 pixels wide and 16 high at stride 1,
+// such as the last 7x7 of many networks, with up to 64 rows of taps. A lane computes a row of an image's outputs. It
 // multiplies each pixel of a row with the tap for each output of it, zero where there is none: no index depends on the
 // width of the kernel. Zeros times infinity are NaN: a row with a result that is not finite is computed again, tap by
 // tap.
@@ -31,17 +31,19 @@ __global__ void __launch_bounds__(kBlock) fwd_small(const __grid_constant__ FwdS
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = kBlock / kWarp;
   const int channel = int(blockIdx.x) * params.planes, planes = min(params.planes, params.channels - channel);
   const int first = int(blockIdx.y) * kImages, images = min(kImages, params.batch - first);
-  const int in_plane = params.in_h * params.in_w, out_plane = params.out_h * params.out_w, all_taps = params.taps_h * params.taps_w;
+  const int in_plane = params.in_h * params.in_w, out_plane = params.out_h * params.out_w,
+            all_taps = params.taps_h * params.taps_w;
 
   load_images(in, params.in_pitch, params.in + (int64_t(first) * params.channels + channel) * in_plane,
-               int64_t(params.channels) * in_plane, images, planes * in_plane, params.load_bytes);
+              int64_t(params.channels) * in_plane, images, planes * in_plane, params.load_bytes);
   commit_copies();
   // The tap by which pixel ix counts for output ox stands at ix - ox + kWidth - 1.
   for (int i = threadIdx.x; i < planes * params.taps_h * kTapPitch; i += kBlock) {
     const int row = i / kTapPitch, kx = i % kTapPitch - (kWidth - 1) + params.left;
     const int plane = row / params.taps_h, k = row % params.taps_h * params.taps_w + kx;
     const bool there = unsigned(kx) < unsigned(params.taps_w);
-    taps[i] = there ? params.weight[int64_t(channel + plane) * all_taps + (params.flipped ? all_taps - 1 - k : k)] : A(0);
+    taps[i] =
+        there ? params.weight[int64_t(channel + plane) * all_taps + (params.flipped ? all_taps - 1 - k : k)] : A(0);
   }
   wait_copies(0);
   __syncthreads();
@@ -102,8 +104,10 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   FwdSmallParams<T> params{};
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out), params.out_w = int(problem.x.out);
-  params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps), params.top = int(problem.y.pad), params.left = int(problem.x.pad);
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out),
+  params.out_w = int(problem.x.out);
+  params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps), params.top = int(problem.y.pad),
+  params.left = int(problem.x.pad);
   params.channels = int(problem.channels), params.batch = int(problem.batch), params.flipped = problem.flipped;
   int64_t bytes = 0;
   const int64_t shared = std::min(kSmallShared, current_gpu().shared_a_block);

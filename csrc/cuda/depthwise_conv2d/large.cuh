@@ -69,7 +69,8 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
   const int by = int(params.blocks_y.split(group)) * int(params.tiles_y.divisor) * kY;
   const int channel = int(group) * params.planes, planes = min(params.planes, params.channels - channel);
   uint32_t plane = threadIdx.x;
-  const int tx = int(params.tiles_x.split(plane)), ty = int(params.tiles_y.split(plane)), slice = int(params.slices.split(plane));
+  const int tx = int(params.tiles_x.split(plane)), ty = int(params.tiles_y.split(plane)),
+            slice = int(params.slices.split(plane));
   const int image = int(plane) / params.planes;  // of those in shared memory
   plane -= image * params.planes;
   const int per_step = kGradient ? 1 : params.images;
@@ -79,7 +80,8 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
 
   // Rows of the plane that a thread's outputs see, and its share of them.
   const int oy = by + ty * kY, lowest = max(by - params.top, 0);
-  const int first_row = max(oy - params.top, 0), rows = max(min(oy - params.top + kY - 1 + params.taps_h, params.in_h) - first_row, 0);
+  const int first_row = max(oy - params.top, 0),
+            rows = max(min(oy - params.top + kY - 1 + params.taps_h, params.in_h) - first_row, 0);
   const int slices = int(params.slices.divisor);
   const int from_row = first_row + rows * slice / slices, to_row = first_row + rows * (slice + 1) / slices;
   const int lo = max(bx - params.left, 0), hi = min(bx - params.left + params.pitch, params.in_w);
@@ -102,12 +104,13 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
       else
         return params.weight[(channel + plane) * filter_step + (params.flipped ? filter_step - 1 - i : i)];
     };
-    widen_rows(to, filter_rows * filter_pitch, filter_pitch, filter_element, planes, params.taps_w, 0, params.taps_w, 0, params.taps_h,
-               params.filter_lanes_log);
+    widen_rows(to, filter_rows * filter_pitch, filter_pitch, filter_element, planes, params.taps_w, 0, params.taps_w, 0,
+               params.taps_h, params.filter_lanes_log);
     __syncthreads();
     if (!busy) continue;
     for (int r = from_row; r < to_row; ++r) {
-      const A* const row = patch + ((image * params.planes + plane) * params.rows + r - lowest) * params.pitch + tx * kX;
+      const A* const row =
+          patch + ((image * params.planes + plane) * params.rows + r - lowest) * params.pitch + tx * kX;
       const A* const taps = filter + (plane * filter_rows + r - oy + params.top + kY - 1) * filter_pitch;
       A window[kX + kStep];
 #pragma unroll
@@ -154,12 +157,14 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
     const int ox = bx + tx * kX;
     const A bias = params.bias ? params.bias[channel + plane] : A(0);
     T* const out = static_cast<T*>(params.out) +
-                   ((int64_t(begin + image) * params.channels + channel + plane) * params.out_h + oy) * params.out_w + ox;
+                   ((int64_t(begin + image) * params.channels + channel + plane) * params.out_h + oy) * params.out_w +
+                   ox;
 #pragma unroll
     for (int y = 0; y < kY; ++y)
 #pragma unroll
       for (int x = 0; x < kX; ++x)
-        if (oy + y < params.out_h && ox + x < params.out_w) out[int64_t(y) * params.out_w + x] = narrow<T>(sum[y][x] + bias);
+        if (oy + y < params.out_h && ox + x < params.out_w)
+          out[int64_t(y) * params.out_w + x] = narrow<T>(sum[y][x] + bias);
   }
 }
 
@@ -169,8 +174,10 @@ int64_t measure(LargeParams<T>& params, int64_t tiles_x, int64_t tiles_y, int64_
   params.steps = int(ceil_div(params.taps_w + params.shift, kStep));
   params.pitch = int((tiles_x - 1) * kX + (params.steps - 1) * kStep + kX + kStep);
   params.rows = int(std::min<int64_t>(params.in_h, tiles_y * kY - 1 + params.taps_h));
-  params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y), params.slices = Divider<uint32_t>(slices);
-  params.in_lanes_log = row_lanes(std::min(params.in_w, params.pitch)), params.filter_lanes_log = row_lanes(params.taps_w);
+  params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y),
+  params.slices = Divider<uint32_t>(slices);
+  params.in_lanes_log = row_lanes(std::min(params.in_w, params.pitch)),
+  params.filter_lanes_log = row_lanes(params.taps_w);
   return (int64_t(params.images) * params.planes * params.rows * params.pitch +
           int64_t(params.planes) * (params.taps_h + 2 * (kY - 1)) * params.steps * kStep) *
          int64_t(sizeof(A));

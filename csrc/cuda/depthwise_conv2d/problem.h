@@ -28,7 +28,7 @@ struct Problem {
   Axis y, x;  // of wgrad: those of the forward pass
   bool channels_last, flipped;
   ScalarType dtype;
-  bool float32_weight;                      // of 16-bit images: rounded to their dtype on reading
+  bool float32_weight;                       // of 16-bit images: rounded to their dtype on reading
   int64_t in_alignment, out_alignment = 16;  // bytes; out: of the gradient for wgrad
 
   int64_t taps() const { return y.taps * x.taps; }
@@ -81,8 +81,8 @@ constexpr int channel_lanes(int64_t taps) { return taps == 3 ? 4 : (taps == 5 ? 
 // Geometry for kernels that take any stride and any dilation. Outputs along an axis are grouped so that the windows of
 // a thread's outputs overlap as if stride and dilation were 1: the thread reads each input once for all of them.
 //
-// Forward, stride s, dilation d, g = gcd(s, d): output o and tap t read input o * s + t * d - pad. Moving o by d / g and
-// t back by s / g reads the same input. So outputs that lie `spacing` = d / g apart slide over inputs that lie
+// Forward, stride s, dilation d, g = gcd(s, d): output o and tap t read input o * s + t * d - pad. Moving o by d / g
+// and t back by s / g reads the same input. So outputs that lie `spacing` = d / g apart slide over inputs that lie
 // `input_step` = s * d / g apart, with every `tap_step` = (s / g)th tap; the taps form tap_step classes.
 //
 // Dgrad: the image's pixels fall into s phases. A phase meets every (s / g)th tap from a first one on, or none, and
@@ -99,7 +99,9 @@ struct SlidingAxis {
 #ifdef __CUDACC__
   __host__ __device__
 #endif
-  Int stride() const { return up * spacing; }
+      Int stride() const {
+    return up * spacing;
+  }
   // Groups of n outputs that cover the axis.
   Int groups(Int n) const { return stride() * Int(ceil_div(residue_outputs(), n)); }
   // Outputs of one residue modulo the stride, at most.

@@ -97,8 +97,9 @@ struct SlidingParams {
   bool flipped;
 };
 
-// Adds taps begin to before end of one class and row to a thread's outputs. in: the row; first: the input under output 0
-// and tap 0. weight(k): tap k of the class, a Vector. All loads of a step are under way before the first is waited for.
+// Adds taps begin to before end of one class and row to a thread's outputs. in: the row; first: the input under output
+// 0 and tap 0. weight(k): tap k of the class, a Vector. All loads of a step are under way before the first is waited
+// for.
 template <int kOutputs, int kVector, class T, class Int, class A, class Weight>
 __device__ void slide_over(const T* in, Int first, Int step, Int size, Int stride, Int begin, Int end,
                            const Weight& weight, A (&sum)[kOutputs][kVector]) {
@@ -207,8 +208,9 @@ __device__ void sum_group(const SlidingParams<T, Int>& params, const T* in, Int 
       Int tap = rows.first * params.weight_cross + taps.first * params.weight_slide;
 #pragma unroll 1
       for (Int j = 0; j < rows.count; ++j, row += next_row, tap += next_tap)
-        slide_over<kOutputs, kVector>(in + row, first, step, a.in, params.in_slide, begin, end,
-                                      [&](Int k) { return weight(tap + k * stride); }, sum);
+        slide_over<kOutputs, kVector>(
+            in + row, first, step, a.in, params.in_slide, begin, end, [&](Int k) { return weight(tap + k * stride); },
+            sum);
     };
     if (a.up > 1) {
       add(class_of_phase(a, phase));

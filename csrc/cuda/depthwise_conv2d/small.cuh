@@ -1,6 +1,6 @@
 // What the kernels for small contiguous images share: a block takes some channels of 32 images, and copies what lies
-// together in memory into shared memory as it is, whatever its width. A lane has an image, and its warp the same row and
-// channel.
+// together in memory into shared memory as it is, whatever its width. A lane has an image, and its warp the same row
+// and channel.
 #pragma once
 
 #include "copy_images.cuh"

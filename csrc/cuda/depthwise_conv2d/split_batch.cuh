@@ -70,7 +70,8 @@ inline BatchSplit split_batch(int64_t batch, const BlockNeeds& block, int64_t im
   constexpr double kIdleEnd = 0.1, kLastWave = 0.4;  // of a wave; what the last one takes however small it is
   const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
   const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
-  const int64_t shared = block.past_l1 ? gpu.shared_a_multiprocessor : gpu.shared_a_multiprocessor / 8 * 7;  // the rest of it is the L1 cache
+  const int64_t shared = block.past_l1 ? gpu.shared_a_multiprocessor
+                                       : gpu.shared_a_multiprocessor / 8 * 7;  // the rest of it is the L1 cache
   // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
   int64_t stages = 1;
   while (stages < most_stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
@@ -95,13 +96,15 @@ inline BatchSplit split_batch(int64_t batch, const BlockNeeds& block, int64_t im
 }
 
 inline BatchSplit split_batch(const ForwardProblem& problem, int64_t element_bytes, const BlockNeeds& block) {
-  const int64_t bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
+  const int64_t bytes =
+      (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
   return split_batch(problem.batch, block, bytes, current_gpu(), 40e3);
 }
 
 // Sums depend on how the batch is split: always as an H200 likes it, so that they depend on shapes alone.
 inline BatchSplit split_batch(const WgradProblem& problem, int64_t element_bytes, const BlockNeeds& block) {
-  const int64_t bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
+  const int64_t bytes =
+      (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
   return split_batch(problem.batch, block, bytes, kH200, 130e3);
 }
 

@@ -71,8 +71,8 @@ void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream) 
   const Axis y = correlation_axis(problem.y), x = correlation_axis(problem.x);
   const auto slide = sliding_axis<int64_t>(y);
   // Outputs of a thread: as many as leave a GPU enough threads; of shapes alone, as the order of the sums.
-  const bool several = slide.residue_outputs() > 2 &&
-                       problem.batch * problem.channels * x.out * slide.groups(4) >= kWantedBlocks * 128;
+  const bool several =
+      slide.residue_outputs() > 2 && problem.batch * problem.channels * x.out * slide.groups(4) >= kWantedBlocks * 128;
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (several)

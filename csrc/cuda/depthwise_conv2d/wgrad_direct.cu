@@ -48,14 +48,16 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
     const T* const grads = params.grad + int64_t(image) * params.out_h * grad_step + channel;
     Access<T, kLanes> packed[S::kY][S::kX], rows[S::kAhead + 1][R::span(S::kX)];
 #pragma unroll
-    for (int y = 0; y < S::kY; ++y) read_pixels(packed[y], grads, oy + y, ox, params.out_h, params.out_w, params.channels, grad_step);
+    for (int y = 0; y < S::kY; ++y)
+      read_pixels(packed[y], grads, oy + y, ox, params.out_h, params.out_w, params.channels, grad_step);
     A grad[S::kY][S::kX][kLanes];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) widen_pixels<T>(packed[y], grad[y]);
 #pragma unroll
     for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
       if (coming < kRows)
-        read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels, row_step);
+        read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels,
+                    row_step);
       const int i = coming - S::kAhead;
       if (i < 0) continue;
       A row[R::span(S::kX)][kLanes];
@@ -92,12 +94,15 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.tiles_a_split = int(ceil_div(tiles, splits));
   const int64_t all = ceil_div(tiles, params.tiles_a_split);
   const Tensor partial = partial_sums<T>(problem, all);
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
   params.partial = static_cast<acc_t<T>*>(partial.data_ptr());
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
+  params.out_h = int(problem.y.out);
   params.channels = int(problem.channels), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
   params.members = int(members), params.tiles = int(tiles);
-  params.chunk = Divider<uint32_t>(chunk), params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);
+  params.chunk = Divider<uint32_t>(chunk), params.tiles_x = Divider<uint32_t>(tiles_x),
+  params.tiles_y = Divider<uint32_t>(tiles_y);
   const auto threads = unsigned(round_up(members * chunk, kWarp));
   wgrad_direct<T, R, kLanes><<<dim3(unsigned(chunks), unsigned(all)), threads, 0, stream>>>(params);
   launch_add_splits<T>(problem, partial, all, stream);

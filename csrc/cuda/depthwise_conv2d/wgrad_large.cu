@@ -7,16 +7,22 @@ namespace {
 template <class T>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   LargeParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
-  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.taps_h = int(problem.y.out), params.taps_w = int(problem.x.out);
-  params.out_h = int(problem.y.taps), params.out_w = int(problem.x.taps), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.taps_h = int(problem.y.out),
+  params.taps_w = int(problem.x.out);
+  params.out_h = int(problem.y.taps), params.out_w = int(problem.x.taps), params.left = int(problem.x.pad),
+  params.top = int(problem.y.pad);
   params.channels = int(problem.channels), params.batch = int(problem.batch);
-  const int64_t tiles_x = ceil_div(problem.x.taps, kX), tiles_y = ceil_div(problem.y.taps, kY), tiles = tiles_x * tiles_y;
+  const int64_t tiles_x = ceil_div(problem.x.taps, kX), tiles_y = ceil_div(problem.y.taps, kY),
+                tiles = tiles_x * tiles_y;
   params.images = 1;
   // Small planes: many channels. Large ones: several threads share the rows of one.
-  params.planes = problem.y.in * problem.x.in <= 256 ? int(std::min<int64_t>(problem.channels, kMostThreads / tiles)) : 1;
+  params.planes =
+      problem.y.in * problem.x.in <= 256 ? int(std::min<int64_t>(problem.channels, kMostThreads / tiles)) : 1;
   int64_t bytes = measure(params, tiles_x, tiles_y, 1);
-  for (; bytes > 48 << 10 && params.planes > 1; bytes = measure(params, tiles_x, tiles_y, 1)) params.planes = (params.planes + 1) / 2;
+  for (; bytes > 48 << 10 && params.planes > 1; bytes = measure(params, tiles_x, tiles_y, 1))
+    params.planes = (params.planes + 1) / 2;
   const int64_t slices = std::min<int64_t>(kMostThreads / (tiles * params.planes), problem.y.in);
   bytes = std::max<int64_t>(measure(params, tiles_x, tiles_y, slices),
                             round_up(kMostThreads * (kX * kY + 1) * sizeof(acc_t<T>), kAccess));

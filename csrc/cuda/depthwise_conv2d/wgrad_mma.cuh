@@ -11,9 +11,9 @@
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
 #pragma once
 
+#include "../matrices.cuh"
 #include "copy_images.cuh"
 #include "split_batch.cuh"
-#include "../matrices.cuh"
 
 namespace customops::cuda::depthwise {
 
@@ -111,10 +111,11 @@ __device__ void add_diagonals(const float (&sum)[S::kTaps][S::kDown][4], int shi
 // The sum of tap k over columns x0 to x1 of the gradient and rows y0 to y1 of the image, by a warp: slow, and exact
 // where there are infinities. `in` and `grad` are a channel's; `pixel` elements from one pixel to the next.
 template <class T, class S>
-__device__ float tap_by_tap(const WgradMmaParams<T>& params, const T* in, const T* grad, int pixel, int k, int x0, int x1, int y0,
-                            int y1) {
+__device__ float tap_by_tap(const WgradMmaParams<T>& params, const T* in, const T* grad, int pixel, int k, int x0,
+                            int x1, int y0, int y1) {
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
-  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
+                out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const int ky = k / S::kTaps, kx = k % S::kTaps, width = x1 - x0;
   float total = 0;
   for (int n = begin; n < end; ++n) {
@@ -150,9 +151,12 @@ __device__ void write_sums(float* out, int n, const Total& total, const Again& a
 // The image starts at a multiple of `vector` columns.
 template <class S, class T>
 void describe(const WgradProblem& problem, int64_t vector, WgradMmaParams<T>& params) {
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
-  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out), params.out_w = int(problem.x.out);
-  params.pad_h = int(problem.y.pad), params.pad_w = int(problem.x.pad), params.channels = int(problem.channels), params.batch = int(problem.batch);
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out),
+  params.out_w = int(problem.x.out);
+  params.pad_h = int(problem.y.pad), params.pad_w = int(problem.x.pad), params.channels = int(problem.channels),
+  params.batch = int(problem.batch);
   params.left = int(round_up(problem.x.pad, vector)), params.shift = params.left - params.pad_w;
   params.top = int(problem.y.pad % S::kDown), params.grad_top = int(S::kShifts - 1 - problem.y.pad / S::kDown);
 }
@@ -161,7 +165,8 @@ void describe(const WgradProblem& problem, int64_t vector, WgradMmaParams<T>& pa
 template <class S, class T>
 void set_patch(int64_t times, WgradMmaParams<T>& params) {
   const int groups = params.steps * S::kDown + S::kGroups - S::kDown;
-  params.pitch = (groups | 1) * kColumns, params.grad_pitch = (params.steps | 1) * kColumns;  // no two rows of a matrix in one bank
+  params.pitch = (groups | 1) * kColumns,
+  params.grad_pitch = (params.steps | 1) * kColumns;  // no two rows of a matrix in one bank
   params.rows = int(times) * kRows * S::kDown, params.grad_rows = int(times) * kRows + S::kShifts - 1;
 }
 

@@ -66,12 +66,15 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const int channel = int(params.chunks.split(rest)) * kTogether, spatial = int(rest);
   const int bx = int(params.blocks_x.split(rest)) * params.steps * kColumns, by = int(rest) * kRows;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
-  const int y = by * S::kDown - params.top + params.lead / params.pitch, x = bx * S::kDown - params.left + params.lead % params.pitch;
+  const int y = by * S::kDown - params.top + params.lead / params.pitch,
+            x = bx * S::kDown - params.left + params.lead % params.pitch;
   const int grad_y = by - params.grad_top + params.grad_lead / params.grad_pitch;
   const SwizzledPlace source{{params.tile, y, x, params.in_h, params.in_w, params.channels - channel, params.channels}};
-  const SwizzledPlace grad_source{{params.grad_tile, grad_y, bx, params.out_h, params.out_w, params.channels - channel, params.channels}};
+  const SwizzledPlace grad_source{
+      {params.grad_tile, grad_y, bx, params.out_h, params.out_w, params.channels - channel, params.channels}};
   const Loads<2, SwizzledPlace> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
-  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
+                out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const T* in = params.in + begin * in_image + channel;
   const T* grad_in = params.grad + begin * out_image + channel;
   const int own = threadIdx.x / kWarp * B::kOwn;
@@ -94,10 +97,10 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   };
   const auto compute = [&](int stage) {
     const unsigned patch = start + stage * params.stage_bytes;
-    sort_by_channel(patch, start + params.planes_at + params.lead * int(sizeof(T)), params.plane_bytes, first, last, params.pairs,
-                    params.pitch * int(sizeof(T)) - int(params.pairs.divisor) * 32);
-    sort_by_channel(patch + params.grad_at, start + params.grad_planes_at + params.grad_lead * int(sizeof(T)), params.grad_plane_bytes,
-                    grad_first, grad_last, params.grad_pairs,
+    sort_by_channel(patch, start + params.planes_at + params.lead * int(sizeof(T)), params.plane_bytes, first, last,
+                    params.pairs, params.pitch * int(sizeof(T)) - int(params.pairs.divisor) * 32);
+    sort_by_channel(patch + params.grad_at, start + params.grad_planes_at + params.grad_lead * int(sizeof(T)),
+                    params.grad_plane_bytes, grad_first, grad_last, params.grad_pairs,
                     params.grad_pitch * int(sizeof(T)) - int(params.grad_pairs.divisor) * 32);
     __syncthreads();
 #pragma unroll
@@ -121,7 +124,8 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const auto again = [&](int i) {
     const int plane = channel + i / kAll, y0 = by * S::kDown - params.top;
     return tap_by_tap<T, S>(params, params.in + plane, params.grad + plane, params.channels, i % kAll, bx,
-                            min(bx + params.steps * kColumns, params.out_w), max(y0, 0), min(y0 + kRows * S::kDown, params.in_h));
+                            min(bx + params.steps * kColumns, params.out_w), max(y0, 0),
+                            min(y0 + kRows * S::kDown, params.in_h));
   };
   const int64_t block = int64_t(blockIdx.y) * params.spatial + spatial;
   write_sums(
@@ -155,9 +159,10 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
     lead = top * pitch + (one ? before : 0);
     pairs = Divider<uint32_t>(columns % 2 == 0 ? columns / 2 : kOneLine);
   };
-  describe_tile(params.rows, params.pitch, params.pitch / kColumns, params.top, params.left, params.in_h, params.in_w, params.tile, params.lead, params.pairs);
-  describe_tile(params.grad_rows, params.grad_pitch, params.steps, params.grad_top, 0, params.out_h, params.out_w, params.grad_tile, params.grad_lead,
-                params.grad_pairs);
+  describe_tile(params.rows, params.pitch, params.pitch / kColumns, params.top, params.left, params.in_h, params.in_w,
+                params.tile, params.lead, params.pairs);
+  describe_tile(params.grad_rows, params.grad_pitch, params.steps, params.grad_top, 0, params.out_h, params.out_w,
+                params.grad_tile, params.grad_lead, params.grad_pairs);
   params.plane_bytes = (params.rows * params.pitch + kColumns) * int(sizeof(T));  // an odd number of rows of matrices
   params.grad_plane_bytes = (params.grad_rows * params.grad_pitch + kColumns) * int(sizeof(T));
   params.grad_at = int(params.tile.elements() * sizeof(T));
@@ -165,12 +170,14 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t planes = kTogether * (params.plane_bytes + params.grad_plane_bytes);
   const int64_t most = most_images(problem, params.steps);
   if (most == 0) fail_choice(Kernel::kWgradMmaPixels);
-  const BatchSplit split = split_batch(
-      problem, sizeof(T), {an_image, B::kThreads, 65536 / (B::kThreads * B::at_once(S::kTaps)), stage, planes, true, most});
+  const BatchSplit split =
+      split_batch(problem, sizeof(T),
+                  {an_image, B::kThreads, 65536 / (B::kThreads * B::at_once(S::kTaps)), stage, planes, true, most});
   params.images_a_split = split.images, params.stages = std::max(split.stages, std::min(2, split.images));
   params.stage_bytes = int(stage);
   const auto fits = [&] {
-    params.planes_at = int(params.stages * stage), params.grad_planes_at = params.planes_at + kTogether * params.plane_bytes;
+    params.planes_at = int(params.stages * stage),
+    params.grad_planes_at = params.planes_at + kTogether * params.plane_bytes;
     params.bytes = int(std::max(params.planes_at + planes, sums_bytes<S>(kTogether, B::kWarps)));
     return allow_shared<wgrad_mma_pixels<T, S, B>>(params.bytes);
   };

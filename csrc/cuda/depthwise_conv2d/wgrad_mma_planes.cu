@@ -22,30 +22,33 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
   const int warp = threadIdx.x / kWarp;
   const int channel = int(blockIdx.x) * params.planes, count = min(params.planes, params.channels - channel);
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
-  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
+                out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const int plane = warp / params.units, unit = warp % params.units;
 
   const LaneOffsets<S> own;
-  const unsigned to_in =
-      ((plane * params.rows + unit * kRows * S::kDown + own.in_row) * params.pitch + own.in_column) * unsigned(sizeof(T));
-  const unsigned to_grad =
-      params.grad_at + (plane * params.grad_rows + unit * kRows + own.grad_row) * params.grad_pitch * unsigned(sizeof(T));
+  const unsigned to_in = ((plane * params.rows + unit * kRows * S::kDown + own.in_row) * params.pitch + own.in_column) *
+                         unsigned(sizeof(T));
+  const unsigned to_grad = params.grad_at + (plane * params.grad_rows + unit * kRows + own.grad_row) *
+                                                params.grad_pitch * unsigned(sizeof(T));
   float sum[S::kTaps][S::kDown][4] = {};
   for (int band = 0; band < params.bands; ++band) {
     const int first = band * params.units * kRows;
     __syncthreads();
     clear(shared, params.bytes);
     const auto source = [&] {
-      return PlanesSource(first * S::kDown - params.top, -params.left, params.rows, params.pitch, params.pitch, params.in_h, params.in_w, params.vector);
+      return PlanesSource(first * S::kDown - params.top, -params.left, params.rows, params.pitch, params.pitch,
+                          params.in_h, params.in_w, params.vector);
     };
     const auto grad_source = [&] {
-      return PlanesSource(first - params.grad_top, 0, params.grad_rows, params.grad_pitch, params.grad_pitch, params.out_h, params.out_w,
-                         params.grad_vector);
+      return PlanesSource(first - params.grad_top, 0, params.grad_rows, params.grad_pitch, params.grad_pitch,
+                          params.out_h, params.out_w, params.grad_vector);
     };
     const Run<kBlock, T, decltype(source)> run(source, count);
     const Run<kBlock, T, decltype(grad_source)> grad_run(grad_source, count);
     const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w + run.first;
-    const T* grad_in = params.grad + int64_t(begin) * out_image + int64_t(channel) * params.out_h * params.out_w + grad_run.first;
+    const T* grad_in =
+        params.grad + int64_t(begin) * out_image + int64_t(channel) * params.out_h * params.out_w + grad_run.first;
     const auto load = [&](int stage) {
       const unsigned patch = patches + stage * params.stage_bytes;
       run.issue(params.vector, patch, in);
@@ -54,7 +57,8 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
     };
     const auto compute = [&](int stage) {
       if (plane >= count) return;  // or too many warps
-      unsigned from = patches + stage * params.stage_bytes + to_in, grads = patches + stage * params.stage_bytes + to_grad;
+      unsigned from = patches + stage * params.stage_bytes + to_in,
+               grads = patches + stage * params.stage_bytes + to_grad;
 #pragma unroll 2
       for (int step = 0; step < params.steps; ++step) {
         add_products<T, S>(from, grads, params.pitch, params.grad_pitch, sum);
@@ -75,8 +79,9 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
   };
   const auto again = [&](int i) {
     const int64_t plane = channel + i / kAll;
-    return tap_by_tap<T, S>(params, params.in + plane * params.in_h * params.in_w, params.grad + plane * params.out_h * params.out_w, 1, i % kAll, 0,
-                            params.out_w, 0, params.in_h);
+    return tap_by_tap<T, S>(params, params.in + plane * params.in_h * params.in_w,
+                            params.grad + plane * params.out_h * params.out_w, 1, i % kAll, 0, params.out_w, 0,
+                            params.in_h);
   };
   write_sums(params.partial + (int64_t(blockIdx.y) * params.channels + channel) * kAll, count * kAll, total, again);
 #endif
@@ -88,7 +93,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   int64_t vector = row_vector<T>(problem.in.data_ptr(), problem.x.in);
   while (round_up(problem.x.pad, vector) - problem.x.pad + 7 * S::kDown + S::kTaps > S::kGroups * kColumns) vector /= 2;
   describe<S>(problem, vector, params);
-  params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out), params.steps = int(ceil_div(problem.x.out, kColumns));
+  params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out),
+  params.steps = int(ceil_div(problem.x.out, kColumns));
   const int64_t all_rows = patch_rows<S>(params);
   int64_t units = std::min<int64_t>(all_rows, kWarps);
   units = ceil_div(all_rows, ceil_div(all_rows, units));
@@ -103,7 +109,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   while (too_large() && planes > 1) planes = (planes + 1) / 2;
   while (too_large() && units > 1) units = (units + 1) / 2;
   const int64_t channel_groups = ceil_div(problem.channels, planes), stage = bytes;
-  params.units = int(units), params.planes = int(planes), params.bands = int(ceil_div(all_rows, units)), params.stage_bytes = int(stage);
+  params.units = int(units), params.planes = int(planes), params.bands = int(ceil_div(all_rows, units)),
+  params.stage_bytes = int(stage);
   const int64_t most = most_images(problem, int64_t(params.bands) * params.steps);
   if (most == 0) fail_choice(Kernel::kWgradMmaPlanes);
   const BatchSplit split =

@@ -1,6 +1,7 @@
 // depthwise_conv2d's wgrad for channels_last images and 3x3, 5x5, 7x7 taps, at stride 2 up to 5x5. Reads image and
-// gradient once, in tiles that pass through shared memory; neighbouring threads take neighbouring channels. A thread holds a sum for every tap in registers and goes through tiles of kX by kY pixels of the gradient; threads of a
-// block add up what they have in shared memory, blocks write partial sums, and a second kernel adds those.
+// gradient once, in tiles that pass through shared memory; neighbouring threads take neighbouring channels. A thread
+// holds a sum for every tap in registers and goes through tiles of kX by kY pixels of the gradient; threads of a block
+// add up what they have in shared memory, blocks write partial sums, and a second kernel adds those.
 #include "copy_images.cuh"
 #include "split_batch.cuh"
 
@@ -43,14 +44,22 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
   const int bx = int(params.blocks_x.split(rest)) * params.grad_tile.columns, by = int(rest) * params.grad_tile.rows;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   const bool busy = int(member) < params.members && first_channel + vector < params.channels;
-  const PixelsSource source{
-      params.tile, by * R::kDown - params.top, bx * R::kDown - params.left, params.in_h, params.in_w, params.channels - first_channel, params.channels};
-  const PixelsSource grad_source{params.grad_tile, by, bx, params.out_h, params.out_w, params.channels - first_channel, params.channels};
+  const PixelsSource source{params.tile,
+                            by * R::kDown - params.top,
+                            bx * R::kDown - params.left,
+                            params.in_h,
+                            params.in_w,
+                            params.channels - first_channel,
+                            params.channels};
+  const PixelsSource grad_source{params.grad_tile, by, bx, params.out_h, params.out_w, params.channels - first_channel,
+                                 params.channels};
   const Loads<4, PixelsSource> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
-  const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels, out_image = int64_t(params.out_h) * params.out_w * params.channels;
+  const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels,
+                out_image = int64_t(params.out_h) * params.out_w * params.channels;
   const T* in = params.in + begin * in_image + first_channel;
   const T* grad_in = params.grad + begin * out_image + first_channel;
-  const int row_step = params.tile.columns * params.tile.pixel, grad_step = params.grad_tile.columns * params.grad_tile.pixel;
+  const int row_step = params.tile.columns * params.tile.pixel,
+            grad_step = params.grad_tile.columns * params.grad_tile.pixel;
   A sum[S::kTaps][S::kLanes] = {};
   const auto load = [&](int stage) {
     T* const patch = patches + stage * params.stage_elements;
@@ -99,7 +108,8 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
 #pragma unroll
       for (int k = 0; k < S::kTaps; ++k) sums[member * columns + (vector + v) * S::kTaps + k] = sum[k][v];
   __syncthreads();
-  A* const out = params.partial + ((int64_t(blockIdx.y) * params.spatial + spatial) * params.channels + first_channel) * S::kTaps;
+  A* const out =
+      params.partial + ((int64_t(blockIdx.y) * params.spatial + spatial) * params.channels + first_channel) * S::kTaps;
   const int wanted = min(params.tile.pixel, params.channels - first_channel) * S::kTaps;
   for (int i = threadIdx.x; i < wanted; i += blockDim.x) {
     A total = 0;
@@ -115,7 +125,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   WgradPixelsParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
   const int64_t vectors = problem.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
   const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
   const int64_t all_x = ceil_div(problem.x.out, S::kX), all_y = ceil_div(problem.y.out, S::kY);
@@ -123,7 +134,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t vector = channel_vector<T>(params.in, params.grad, problem.channels, pixel);
   int64_t stage = 0;
   const auto measure = [&](int64_t x, int64_t y) {
-    params.tile = PixelsTile((y * S::kY - 1) * R::kDown + R::kTaps, (x * S::kX - 1) * R::kDown + R::kTaps, pixel, vector);
+    params.tile =
+        PixelsTile((y * S::kY - 1) * R::kDown + R::kTaps, (x * S::kX - 1) * R::kDown + R::kTaps, pixel, vector);
     params.grad_tile = PixelsTile(y * S::kY, x * S::kX, pixel, vector);
     params.grad_at = int(round_up(params.tile.elements(), kAccess));
     params.stage_elements = int(params.grad_at + round_up(params.grad_tile.elements(), kAccess));
@@ -139,19 +151,22 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const bool past_l1 = run_bytes<T>(nullptr, problem.channels, pixel) == kAccess;  // of the shape alone
   const BatchSplit split = split_batch(problem, sizeof(T), {chunks * params.spatial, threads, 128, stage, 0, past_l1});
   params.images_a_split = split.images, params.stages = split.stages;
-  const int64_t splits = ceil_div(problem.batch, params.images_a_split), sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
+  const int64_t splits = ceil_div(problem.batch, params.images_a_split),
+                sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
   while (params.stages > 1 && !allow_shared<wgrad_pixels<T, R>>(bytes(params.stages))) --params.stages;
   params.bytes = int(bytes(params.stages));
   if (!allow_shared<wgrad_pixels<T, R>>(params.bytes)) fail_choice(Kernel::kWgradPixels);
   const Tensor partial = partial_sums<T>(problem, splits * params.spatial);
   params.partial = static_cast<A*>(partial.data_ptr());
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
+  params.out_h = int(problem.y.out);
   params.channels = int(problem.channels), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
   params.tiles = int(tiles_x * tiles_y), params.batch = int(problem.batch), params.load_bytes = int(vector * sizeof(T));
   params.chunk = Divider<uint32_t>(chunk), params.chunks = Divider<uint32_t>(chunks);
   params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
-  wgrad_pixels<T, R><<<dim3(unsigned(chunks * params.spatial), unsigned(splits)), unsigned(threads), params.bytes, stream>>>(params);
+  wgrad_pixels<T, R>
+      <<<dim3(unsigned(chunks * params.spatial), unsigned(splits)), unsigned(threads), params.bytes, stream>>>(params);
   launch_add_splits<T>(problem, partial, splits * params.spatial, stream);
 }
 

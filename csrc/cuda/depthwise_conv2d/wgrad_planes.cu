@@ -1,6 +1,7 @@
-// depthwise_conv2d's wgrad for contiguous images and 3x3, 5x5, 7x7 taps, at stride 2 up to 5x5. Reads image and gradient
-// once, in tiles that pass through shared memory. A thread holds a sum for every tap in registers and goes through tiles of kX by kY pixels of the gradient; threads of a
-// block add up what they have in shared memory, blocks write partial sums, and a second kernel adds those.
+// depthwise_conv2d's wgrad for contiguous images and 3x3, 5x5, 7x7 taps, at stride 2 up to 5x5. Reads image and
+// gradient once, in tiles that pass through shared memory. A thread holds a sum for every tap in registers and goes
+// through tiles of kX by kY pixels of the gradient; threads of a block add up what they have in shared memory, blocks
+// write partial sums, and a second kernel adds those.
 #include "copy_images.cuh"
 #include "split_batch.cuh"
 
@@ -36,7 +37,8 @@ __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant_
   uint32_t rest = threadIdx.x;
   const int tx = int(params.tiles_x.split(rest)), ty = int(params.tiles_y.split(rest)), plane = int(rest);
   const int grad_rows = int(params.tiles_y.divisor) * S::kY;
-  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w, out_image = int64_t(params.channels) * params.out_h * params.out_w;
+  const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
+                out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const int to_window = (plane * params.rows + ty * S::kY * R::kDown) * params.pitch + tx * S::kStep;
   const int to_grads = (plane * grad_rows + ty * S::kY) * params.grad_pitch + tx * S::kX;
   A sum[S::kTaps][1] = {};
@@ -44,18 +46,18 @@ __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant_
     const int by = band * grad_rows;
     __syncthreads();
     clear(shared, params.bytes);
-    const PlanesSource source(by * R::kDown - params.top, -params.left, params.rows, params.columns, params.pitch, params.in_h, params.in_w,
-                            params.load_bytes / int(sizeof(T)));
+    const PlanesSource source(by * R::kDown - params.top, -params.left, params.rows, params.columns, params.pitch,
+                              params.in_h, params.in_w, params.load_bytes / int(sizeof(T)));
     const PlanesSource grad_source(by, 0, grad_rows, params.out_w, params.grad_pitch, params.out_h, params.out_w,
-                                 params.grad_load_bytes / int(sizeof(T)));
+                                   params.grad_load_bytes / int(sizeof(T)));
     const Loads<8, PlanesSource> loads(source, source.all(count)), grad_loads(grad_source, grad_source.all(count));
     const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w;
     const T* grad_in = params.grad + int64_t(begin) * out_image + int64_t(channel) * params.out_h * params.out_w;
     const auto load = [&](int stage) {
       char* const patch = shared + stage * params.stage_bytes;
       loads.template issue_bytes<sizeof(T) * 4>(params.load_bytes, reinterpret_cast<T*>(patch), in);
-      grad_loads.template issue_bytes<sizeof(T) * 4>(params.grad_load_bytes, reinterpret_cast<T*>(patch + params.grad_at),
-                                                     grad_in);
+      grad_loads.template issue_bytes<sizeof(T) * 4>(params.grad_load_bytes,
+                                                     reinterpret_cast<T*>(patch + params.grad_at), grad_in);
       in += in_image, grad_in += out_image;
     };
     const auto compute = [&](int stage) {
@@ -135,10 +137,13 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   if (!fits()) fail_choice(Kernel::kWgradPlanes);
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
   const Tensor partial = partial_sums<T>(problem, splits);
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
   params.partial = static_cast<A*>(partial.data_ptr());
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out), params.out_h = int(problem.y.out);
-  params.left = int(problem.x.pad + S::kShift), params.top = int(problem.y.pad), params.columns = int((tiles_x - 1) * S::kStep + S::kRow);
+  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
+  params.out_h = int(problem.y.out);
+  params.left = int(problem.x.pad + S::kShift), params.top = int(problem.y.pad),
+  params.columns = int((tiles_x - 1) * S::kStep + S::kRow);
   params.planes = int(planes), params.channels = int(problem.channels), params.batch = int(problem.batch);
   params.bands = int(ceil_div(all_y, tiles_y)), params.bytes = int(bytes);
   params.load_bytes = int(sizeof(T)) * row_vector<T>(params.in, params.in_w, params.left);

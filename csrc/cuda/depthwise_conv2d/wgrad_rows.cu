@@ -34,8 +34,7 @@ __device__ void load_rows(const WgradRowsParams<T>& params, uint32_t first_row, 
     const int subrow = int(params.subrows.split(row)), residue = subrow / x.classes;
     image = first_row + row;
     const int y = int(params.out_h.split(image)) * params.down - params.top;
-    const int start =
-        class_of(x, subrow - residue * x.classes).start + residue * x.down + x.input_step * first;
+    const int start = class_of(x, subrow - residue * x.classes).start + residue * x.down + x.input_step * first;
     const bool inside = y >= 0 && y < params.in_h;
     const T* const in = params.in + ((int64_t(image) * params.channels + channel) * params.in_h + y) * x.in;
     A* const to = shared + i * params.pitch;
@@ -106,8 +105,7 @@ __global__ void __launch_bounds__(kThreads) wgrad_rows(const __grid_constant__ W
 #pragma unroll
   for (int k = 0; k < kTaps; ++k)
 #pragma unroll
-    for (int distance = kWarp / 2; distance > 0; distance /= 2)
-      sum[k] += __shfl_xor_sync(0xffffffff, sum[k], distance);
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) sum[k] += __shfl_xor_sync(0xffffffff, sum[k], distance);
   __syncthreads();
   if (threadIdx.x % kWarp == 0)
 #pragma unroll
@@ -127,7 +125,8 @@ __global__ void __launch_bounds__(kThreads) wgrad_rows(const __grid_constant__ W
 template <class T, int kTaps>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradRowsParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
   const SlidingAxis<int> x = params.x = sliding_axis<int>(problem.x);
   params.channels = int(problem.channels), params.in_h = int(problem.y.in);
   params.top = int(problem.y.pad), params.down = int(problem.y.down), params.rows = problem.batch * problem.y.out;
@@ -151,7 +150,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   bytes = std::max<int64_t>(bytes, kWarps * kTaps * sizeof(acc_t<T>));
   params.segments = int(ceil_div(all, groups));
   params.groups = Divider<uint32_t>(groups), params.subrows = Divider<uint32_t>(subrows);
-  params.out_h = Divider<uint32_t>(problem.y.out), params.lanes_log = log_lanes(params.pitch, params.rows_a_step * subrows);
+  params.out_h = Divider<uint32_t>(problem.y.out),
+  params.lanes_log = log_lanes(params.pitch, params.rows_a_step * subrows);
   const int64_t grid = problem.channels * ceil_div(params.sets, params.sets_a_block);
   const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / grid, 1, 65535);
   params.rows_a_split = round_up(ceil_div(params.rows, wanted), params.rows_a_step);

@@ -2,9 +2,9 @@
 // holds sums for kTaps taps along the axis that slides, in each of kRows rows of taps along the other. It walks along
 // the first axis over outputs whose windows overlap (sliding.cuh), so that each input it reads meets kTaps gradients
 // and each gradient kTaps * kRows inputs. Neighbouring threads take neighbouring columns of contiguous images, which
-// slide along y unless they are flat, or neighbouring channels of channels_last images, which slide along x. The threads
-// of a block are added up in shared memory, the blocks in a second kernel (split_batch.cuh): the order depends on shapes
-// alone.
+// slide along y unless they are flat, or neighbouring channels of channels_last images, which slide along x. The
+// threads of a block are added up in shared memory, the blocks in a second kernel (split_batch.cuh): the order depends
+// on shapes alone.
 #include "sliding.cuh"
 #include "split_batch.cuh"
 
@@ -30,8 +30,8 @@ struct WgradSlidingParams {
   int members;
 };
 
-// Adds the walk over `walk` outputs of one residue along one line. All loads of a step are under way before the first is
-// waited for.
+// Adds the walk over `walk` outputs of one residue along one line. All loads of a step are under way before the first
+// is waited for.
 template <int kTaps, int kRows, int kVector, class T, class Int, class A>
 __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* const (&rows)[kRows], const T* grad,
                          Int first_in, Int first_out, Int walk, A (&sum)[kRows][kTaps][kVector]) {
@@ -47,7 +47,8 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       pixels[row] = Pixel{};
-      if (rows[row] != nullptr && at < Unsigned(a.in)) pixels[row] = *reinterpret_cast<const Pixel*>(rows[row] + offset);
+      if (rows[row] != nullptr && at < Unsigned(a.in))
+        pixels[row] = *reinterpret_cast<const Pixel*>(rows[row] + offset);
     }
     at += Unsigned(a.input_step), offset += hop;
   };
@@ -88,8 +89,7 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
 #pragma unroll
           for (int j = 0; j < kTaps; ++j)
 #pragma unroll
-            for (int v = 0; v < kVector; ++v)
-              sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
+            for (int v = 0; v < kVector; ++v) sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
 #pragma unroll
     for (int row = 0; row < kRows; ++row)
 #pragma unroll
@@ -148,7 +148,8 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
   const Int first_row = line % params.row_groups * kRows, first_tap = chunk_of_class * kTaps;
   const TapClass<Int> taps = class_of(params.slide, Int(line / params.row_groups));
   A sum[kRows][kTaps][kVector] = {};
-  const int64_t begin = int64_t(blockIdx.y) * params.units_a_split, end = min(params.units, begin + params.units_a_split);
+  const int64_t begin = int64_t(blockIdx.y) * params.units_a_split,
+                end = min(params.units, begin + params.units_a_split);
   if (channel < params.channels && int(member) < params.members && first_tap < taps.count)
 #pragma unroll 1
     for (int64_t unit = begin + member; unit < end; unit += params.members)
@@ -175,8 +176,7 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
       A total = 0;
       for (int m = threadIdx.x % kWarp; m < members; m += kWarp) total += sums[i * members + m];
 #pragma unroll
-      for (int distance = kWarp / 2; distance > 0; distance /= 2)
-        total += __shfl_xor_sync(0xffffffff, total, distance);
+      for (int distance = kWarp / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffff, total, distance);
       if (threadIdx.x % kWarp == 0) write(i, 0, total);
     }
   } else {
@@ -197,7 +197,8 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t pixel = kChannelsLast ? problem.channels : 1;
   const Axis &y = problem.y, &x = problem.x;
   WgradSlidingParams<T, Int> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
   params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
   params.channels = problem.channels, params.taps = problem.taps();
   params.in_image = y.in * x.in * pixel, params.out_image = y.out * x.out * pixel;
@@ -210,7 +211,8 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const SlidingAxis<Int>& a = params.slide;
   const int64_t residue_outputs = ceil_div(int64_t(a.out), int64_t(a.spacing));
   // Shorter walks where there are too few to keep every thread busy.
-  const int64_t lines = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * (kChannelsLast ? problem.channels : 1);
+  const int64_t lines =
+      problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * (kChannelsLast ? problem.channels : 1);
   const int64_t most_walks = ceil_div(residue_outputs, 2 * kTaps);
   params.walks = Int(std::clamp(ceil_div(kBlock, lines), ceil_div(residue_outputs, kWalk), most_walks));
   params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
@@ -224,7 +226,8 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
   params.members = int(kBlock / chunk);
   if (groups * chunks >= kMaxIndex)
-    fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(), " taps are too many for CUDA");
+    fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(),
+         " taps are too many for CUDA");
   const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535);
   const int64_t fewest = 2 * params.members;  // units of a block
   params.units_a_split = std::max(ceil_div(params.units, wanted), fewest);

@@ -1,6 +1,7 @@
-// depthwise_conv2d's wgrad for batches of contiguous images and gradients exactly 7 or 8 pixels wide and up to 16 high at
-// stride 1, with up to 64 rows of taps. A lane computes a row of the taps from its image, by multiplying each pixel of a
-// row with each of the gradient's; then the lanes' sums are added up. A block goes through several times 32 images.
+// depthwise_conv2d's wgrad for batches of contiguous images and gradients exactly 7 or 8 pixels wide and up to 16 high
+// at stride 1, with up to 64 rows of taps. A lane computes a row of the taps from its image, by multiplying each pixel
+// of a row with each of the gradient's; then the lanes' sums are added up. A block goes through several times 32
+// images.
 #include "small.cuh"
 
 namespace customops::cuda::depthwise {
@@ -44,7 +45,8 @@ __global__ void __launch_bounds__(kBlock) wgrad_small(const __grid_constant__ Wg
   extern __shared__ __align__(kAccess) char shared[];
   T* const in = reinterpret_cast<T*>(shared);
   T* const grad = reinterpret_cast<T*>(shared + params.grad_at);
-  A* const sums = reinterpret_cast<A*>(shared + params.sums_at);  // (plane, ky, kTapPitch): the column ix - ox + kWidth - 1
+  A* const sums =
+      reinterpret_cast<A*>(shared + params.sums_at);  // (plane, ky, kTapPitch): the column ix - ox + kWidth - 1
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = kBlock / kWarp;
   const int channel = int(blockIdx.x) * params.planes, planes = min(params.planes, params.channels - channel);
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
@@ -55,15 +57,16 @@ __global__ void __launch_bounds__(kBlock) wgrad_small(const __grid_constant__ Wg
     const int images = min(kImages, end - first);
     __syncthreads();
     load_images(in, params.in_pitch, params.in + first * in_image + int64_t(channel) * in_plane, in_image, images,
-                 planes * in_plane, params.in_bytes);
-    load_images(grad, params.grad_pitch, params.grad + first * grad_image + int64_t(channel) * grad_plane, grad_image, images,
-                 planes * grad_plane, params.grad_bytes);
+                planes * in_plane, params.in_bytes);
+    load_images(grad, params.grad_pitch, params.grad + first * grad_image + int64_t(channel) * grad_plane, grad_image,
+                images, planes * grad_plane, params.grad_bytes);
     commit_copies();
     wait_copies(0);
     __syncthreads();
     for (int i = warp; i < rows; i += warps) {
       const int plane = i / params.taps_h, ky = i % params.taps_h;
-      const int y_begin = max(0, ky - params.top), y_end = lane < images ? min(params.in_h, params.out_h + ky - params.top) : 0;
+      const int y_begin = max(0, ky - params.top),
+                y_end = lane < images ? min(params.in_h, params.out_h + ky - params.top) : 0;
       const T* const image = in + lane * params.in_pitch + plane * in_plane;
       const T* const gradient = grad + lane * params.grad_pitch + plane * grad_plane + (params.top - ky) * kWidth;
       A sum[kTapPitch] = {};
@@ -93,9 +96,12 @@ template <class T, int kWidth>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t in_plane = problem.y.in * kWidth, grad_plane = problem.y.out * kWidth;
   WgradSmallParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()), params.grad = static_cast<const T*>(problem.grad.data_ptr());
-  params.in_h = int(problem.y.in), params.out_h = int(problem.y.out), params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps);
-  params.top = int(problem.y.pad), params.left = int(problem.x.pad), params.channels = int(problem.channels), params.batch = int(problem.batch);
+  params.in = static_cast<const T*>(problem.in.data_ptr()),
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in_h = int(problem.y.in), params.out_h = int(problem.y.out), params.taps_h = int(problem.y.taps),
+  params.taps_w = int(problem.x.taps);
+  params.top = int(problem.y.pad), params.left = int(problem.x.pad), params.channels = int(problem.channels),
+  params.batch = int(problem.batch);
   int64_t bytes = 0;
   const int64_t shared = std::min(kSmallShared, current_gpu().shared_a_block);
   const auto measure = [&](int64_t planes) {
