@@ -58,6 +58,9 @@ STABLE_TORCH_LIBRARY(customops, m) {
       "SymInt pad_left, int dilation_h, int dilation_w, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, "
       "Tensor, Tensor)");
 
+  // Which kernel runs, and why: csrc/depthwise_conv2d_explain.cpp.
+  m.def("_depthwise_conv2d_explain(str direction, str device, int[] problem, str dtype) -> str");
+
   op(m, "flatten_copy(Tensor x) -> Tensor");
 
   // Sizes that depend on the image are SymInt: the gradient's padding does, when torch.compile keeps shapes open.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 # Below csrc/, folders included. The schemas and other files of no device go with the CPU's library, which comes first.
 SOURCES = {"cpu": ("*.cpp", "cpu/**/*.cpp"), "cuda": ("cuda/**/*.cu",)}
-HEADERS = {"cpu": ("*.h", "cpu/**/*.h"), "cuda": ("*.h", "cuda/**/*.h", "cuda/**/*.cuh")}
+HEADERS = {"cpu": ("*.h", "cpu/**/*.h", "cuda/**/*.h"), "cuda": ("*.h", "cuda/**/*.h", "cuda/**/*.cuh")}
 # What the builds on a user's machine need besides: it travels in the wheel. Also listed in docker/check_wheel.py.
 BUILD_FILES = ("CMakeLists.txt", "exports.map", "flags.txt", "link_flags.txt", "jobs.py", "sources.py", "cmake/*.cmake")
 STATIC_CXX = "-static-libstdc++"  # the flag that a build leaves out where there is no such archive

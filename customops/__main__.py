@@ -1,13 +1,17 @@
-"""``python -m customops``: what is installed, how it was built, what it found on this machine."""
+"""``python -m customops``: what is installed, how it was built, what it found on this machine.
+
+``python -m customops explain OP ...``: which kernels an op chooses, and why; --help lists the options.
+"""
 
 import json
+import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import torch
 
 import customops
-from customops import _cuda, _state
+from customops import _cuda, _explain, _state
 from customops._driver import dotted
 
 
@@ -31,6 +35,10 @@ def report_cuda() -> None:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["explain"]:
+        customops.load()
+        _explain.main(sys.argv[2:])
+        return
     here, record, version = Path(customops.__path__[0]), {}, "(not an installed package)"
     try:
         installed = distribution("customops")

@@ -1,0 +1,72 @@
+// Says which kernel depthwise_conv2d would choose, and why, on a CPU or on any GPU: python -m customops explain.
+// The choices are pure functions of sizes and of the machine, so that no GPU is needed.
+#include <torch/csrc/stable/library.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cpu/depthwise_conv2d/choose.h"
+#include "cuda/depthwise_conv2d/choose.h"
+
+namespace customops {
+namespace {
+
+// As in the schema: N, C, H, W, kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_bottom, pad_left, pad_right,
+// dilation_h, dilation_w, channels_last.
+using Numbers = std::vector<int64_t>;
+
+ScalarType dtype_of(const std::string& name) {
+  for (const ScalarType dtype : {ScalarType::Float, ScalarType::Double, ScalarType::Half, ScalarType::BFloat16})
+    if (to_string(dtype) == "torch." + name) return dtype;
+  fail("explain: dtype must be float32, float64, float16 or bfloat16, got ", name);
+}
+
+// "cuda" is an H200; "cuda:90,132,233472,232448" names the capability, the multiprocessors, and the bytes of shared
+// memory of a multiprocessor and of a block.
+cuda::depthwise::Gpu gpu_of(const std::string& device) {
+  if (device == "cuda") return cuda::depthwise::kH200;
+  std::istringstream numbers(device.substr(5));
+  std::vector<int64_t> values;
+  for (std::string word; std::getline(numbers, word, ',');) values.push_back(std::atoll(word.c_str()));
+  if (values.size() != 4 || *std::min_element(values.begin(), values.end()) < 1)
+    fail("explain: device must be cpu, cuda or cuda: and four positive numbers, got ", device);
+  return {values[0], values[1], values[2], values[3]};
+}
+
+std::string explain_cuda(const std::string& direction, const std::string& device, const Numbers& n, const ConvAxis& y,
+                         const ConvAxis& x, ScalarType dtype) {
+  using namespace cuda::depthwise;
+  const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad", last = n[14] != 0 && n[1] > 1;
+  const Gpu gpu = gpu_of(device);
+  const Problem problem = simplified({n[0], n[1], dgrad ? dgrad_axis(y) : forward_axis(y),
+                                      dgrad ? dgrad_axis(x) : forward_axis(x), last, dgrad, dtype, false, 16, 16});
+  const Choice choice = wgrad ? choose_wgrad(problem, gpu) : choose_forward(problem, gpu);
+  std::string text = name_of(choice.kernel);
+  if (choice.copies_to_planes) text += " after a copy into contiguous images";
+  return text + ": " + choice.reason;
+}
+
+std::string explain(std::string direction, std::string device, Numbers n, std::string dtype_name) {
+  const bool wgrad = direction == "wgrad";
+  if (!wgrad && direction != "fwd" && direction != "dgrad")
+    fail("explain: direction must be fwd, dgrad or wgrad, got ", direction);
+  if (n.size() != 15) fail("explain: problem must have 15 numbers, got ", n.size());
+  for (const int i : {0, 1, 2, 3, 4, 5})
+    if (n[i] < 1) fail("explain: sizes of the image and of the kernel must be at least 1, got ", n[i]);
+  const ScalarType dtype = dtype_of(dtype_name);
+  const ConvAxis y = make_conv_axis("y", n[2], n[4], n[6], n[8], n[9], n[12]);
+  const ConvAxis x = make_conv_axis("x", n[3], n[5], n[7], n[10], n[11], n[13]);
+  if (device == "cpu")
+    return cpu::explain_depthwise_conv2d_cpu(direction, {n[0], n[1], y, x, n[14] != 0 && n[1] > 1, dtype},
+                                             cpu::machine_traits());
+  if (device.rfind("cuda", 0) == 0) return explain_cuda(direction, device, n, y, x, dtype);
+  fail("explain: device must be cpu, cuda or cuda: and four positive numbers, got ", device);
+}
+
+}  // namespace
+}  // namespace customops
+
+STABLE_TORCH_LIBRARY_IMPL(customops, CompositeExplicitAutograd, m) {
+  m.impl("_depthwise_conv2d_explain", TORCH_BOX(&customops::explain));
+}

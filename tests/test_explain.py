@@ -1,0 +1,136 @@
+"""Which CUDA kernel depthwise_conv2d chooses: a table, on machines with and without a GPU."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import customops
+
+customops.load()
+GPUS = {"H200": "cuda", "V100": "cuda:70,80,98304,98304", "T4": "cuda:75,40,65536,65536"}
+CSRC = Path(customops.__path__[0]) / "csrc"
+
+# direction, GPU, dtype, layout, shape, kernel, stride, padding, dilation, chosen
+TABLE = [
+    ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_planes"),
+    ("dgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
+    ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
+    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_sliding"),  # odd rows of 16 bits
+    ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_sliding"),  # few outputs
+    ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
+    ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
+    ("fwd", "V100", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_planes"),  # no tensor cores for it
+    ("fwd", "T4", "float32", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_large"),
+    ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_large"),
+    ("fwd", "H200", "float64", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "fwd_small"),
+    ("fwd", "H200", "float32", "nchw", (2, 64, 7, 7), (13, 13), 1, 6, 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
+    ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_rows"),  # the same memory
+    ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 2), 1, "fwd_rows"),  # odd rows of outputs
+    ("dgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_sliding"),
+    ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (7, 7), 2, 3, 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_pixels"),
+    ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_pixels"),
+    ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 2, 1, 1, "fwd_direct"),
+    ("fwd", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),  # no vectors of channels
+    ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
+    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_pixels"),
+    ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
+    ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
+    ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_sliding"),
+    ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
+    ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
+    ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
+    ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
+    ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),
+    ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
+    ("wgrad", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "wgrad_rows"),
+    ("wgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "wgrad_sliding"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_pixels"),
+    ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "wgrad_direct"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large after a copy"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_sliding"),
+]  # fmt: skip
+
+
+def pair(value):
+    return value if isinstance(value, tuple) else (value, value)
+
+
+def explain(direction, device, dtype, layout, shape, kernel, stride=1, padding=0, dilation=1):
+    (stride, (top, left), dilation) = map(pair, (stride, padding, dilation))
+    problem = [*shape, *kernel, *stride, top, top, left, left, *dilation, int(layout == "nhwc")]
+    return torch.ops.customops._depthwise_conv2d_explain(direction, device, problem, dtype)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: " ".join(map(str, row[:5])).replace(", ", "x"))
+def test_choice(row):
+    direction, gpu, *problem, chosen = row
+    text = explain(direction, GPUS[gpu], *problem)
+    assert text.split(":")[0].startswith(chosen), text
+    assert len(text.split(": ", 1)[1]) > 10  # the reason
+
+
+def test_every_kernel_is_chosen_somewhere():
+    files = {path.stem for path in (CSRC / "cuda/depthwise_conv2d").glob("*.cu")}
+    assert {row[-1].split()[0] for row in TABLE} == files
+
+
+@pytest.mark.parametrize("direction", ["fwd", "dgrad", "wgrad"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_every_dtype_has_a_kernel_on_the_cpu(direction, dtype, layout):
+    name = explain(direction, "cpu", dtype, layout, (2, 24, 20, 20), (3, 3)).split(":")[0]
+    files = {path.stem.removesuffix("_loops") for path in (CSRC / "cpu/depthwise_conv2d").iterdir()}
+    assert name in files | {"wgrad_tiles"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("up", "cuda", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "direction must be fwd, dgrad or wgrad, got up"),
+        (("fwd", "tpu", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "device must be cpu, cuda or cuda: and four"),
+        (("fwd", "cuda:90,132", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "four positive numbers, got cuda:90,132"),
+        (("fwd", "cuda", "int8", "nchw", (1, 1, 5, 5), (3, 3)), "dtype must be float32, float64, float16 or bfloat16"),
+        (("fwd", "cuda", "float32", "nchw", (1, 1, 5, 5), (7, 7)), "the kernel must fit into the padded image"),
+        (("fwd", "cuda", "float32", "nchw", (0, 1, 5, 5), (3, 3)), "must be at least 1, got 0"),
+        (("fwd", "cuda", "float32", "nchw", (1, 1, 5, 5), (3, 3), 0), "stride must be at least 1, got 0"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(RuntimeError, match=message):
+        explain(*arguments)
+
+
+def command(*arguments):
+    line = [sys.executable, "-m", "customops", "explain", "depthwise_conv2d", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_all_three():
+    done = command("--shape", "64,128,56,56", "--kernel", "3", "--dilation", "2", "--padding", "2", "--device", "H200")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["forward", "gradient", "gradient"]
+    assert done.stdout.count("fwd_sliding") == 2 and "wgrad_sliding" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--shape", "64,128,56", "--kernel", "3"), "expected 4 whole numbers such as 64,128,56,56"),
+        (("--shape", "1,1,5,5", "--kernel", "three"), "expected 2 whole numbers such as 3 or 3,5"),
+        (("--shape", "1,1,5,5", "--kernel", "7"), "the kernel must fit into the padded image"),
+    ],
+)
+def test_the_command_refuses(arguments, message):
+    done = command(*arguments, "--device", "H200")
+    assert done.returncode == 2
+    assert message in done.stderr
