@@ -90,7 +90,7 @@ __device__ void for_images(int images, int stages, const Bring& load, const Use&
   }
 }
 
-// What a thread brings into shared memory for one image, again and again for the images of a batch: so that the loop
+// What a thread copies into shared memory for one image, again and again for the images of a batch: so that the loop
 // over them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
 // source(i, to, from), with the number of a vector, and gives its offsets in elements.
 template <int kKept, class Place>

@@ -1,5 +1,5 @@
-// depthwise_conv2d, forward and grad_input, for channels_last images: 3x3 taps at stride 2, where a pixel counts for so
-// few outputs that shared memory costs more than it saves, and what depthwise_conv2d_pixels.cu leaves of 3x3 and 5x5:
+// depthwise_conv2d, forward and dgrad, for channels_last images: 3x3 taps at stride 2, where a pixel counts for so
+// few outputs that shared memory costs more than it saves, and what fwd_pixels.cu leaves of 3x3 and 5x5:
 // where the channels are no multiple of those that a thread takes there, or the image is not aligned for them.
 // Neighbouring threads take neighbouring channels; each keeps their taps in registers, walks down the rows of its
 // window, reads some rows ahead, and leaves what windows have in common to the caches.

@@ -1,4 +1,4 @@
-// depthwise_conv2d, forward and grad_input, for contiguous float16 and bfloat16 images at stride 1, on tensor cores.
+// depthwise_conv2d, forward and dgrad, for contiguous float16 and bfloat16 images at stride 1, on tensor cores.
 //
 // For one channel and one row of taps, outputs are a matrix product: 16 rows of the image, kBlocks * 8 pixels wide,
 // times a matrix whose column n holds the taps from row n + shift on, and zeros around them. Eight outputs a product,

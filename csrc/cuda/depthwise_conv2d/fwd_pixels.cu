@@ -1,5 +1,5 @@
-// depthwise_conv2d, forward and grad_input, for channels_last images and 3x3, 5x5 and 7x7 taps, 5x5 also at stride 2. A
-// block brings a tile of the image, channel_chunk deep, into shared memory, with zeros around the image, and goes
+// depthwise_conv2d, forward and dgrad, for channels_last images and 3x3, 5x5 and 7x7 taps, 5x5 also at stride 2. A
+// block copies a tile of the image, channel_chunk deep, into shared memory, with zeros around the image, and goes
 // through the batch: the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring
 // channels, and keep their taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking
 // down the rows of its window.

@@ -1,5 +1,5 @@
-// depthwise_conv2d, forward and grad_input, for contiguous images and 3x3, 5x5 and, at stride 1, 7x7 taps. A block
-// brings some rows of a plane, or several small planes, into shared memory, each pixel once but for the rows that
+// depthwise_conv2d, forward and dgrad, for contiguous images and 3x3, 5x5 and, at stride 1, 7x7 taps. A block
+// copies some rows of a plane, or several small planes, into shared memory, each pixel once but for the rows that
 // neighbouring blocks share. A thread computes kX by kY outputs in registers: it walks down the rows of its window, and
 // adds each to all the outputs that it concerns, so that three vectors from shared memory feed up to 7 * 7 * 4
 // multiply-adds.

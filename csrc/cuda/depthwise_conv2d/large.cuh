@@ -1,5 +1,5 @@
 // depthwise_conv2d for large kernels at stride 1, contiguous images, any number of taps: bound by multiply-adds. The
-// same kernel computes forward and grad_input, with a plane and its channel's taps, and grad_weight, with a plane and
+// same kernel computes forward and dgrad, with a plane and its channel's taps, and wgrad, with a plane and
 // the gradient as its taps, summed over the batch.
 //
 // Plane and taps lie in shared memory, widened. A thread computes 8 by 7 outputs: it walks down the rows of the plane,

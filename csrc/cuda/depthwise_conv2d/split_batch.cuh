@@ -1,4 +1,4 @@
-// How depthwise_conv2d's work is shared out to the blocks of a grid, and the partial sums of grad_weight added up.
+// How depthwise_conv2d's work is shared out to the blocks of a grid, and the partial sums of wgrad added up.
 #pragma once
 
 #include "copy_images.cuh"

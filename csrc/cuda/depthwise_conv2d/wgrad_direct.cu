@@ -1,6 +1,6 @@
-// The gradient of depthwise_conv2d's weight for channels_last images, what `wgrad_pixels` leaves of 3x3 and 5x5 taps:
+// depthwise_conv2d's wgrad for channels_last images, what `wgrad_pixels` leaves of 3x3 and 5x5 taps:
 // where the channels are no multiple of those that a thread takes there, or the images are not aligned for them. As in
-// depthwise_conv2d_direct.cu, threads read straight from memory; each goes through tiles of the gradient, and those of
+// fwd_direct.cu, threads read straight from memory; each goes through tiles of the gradient, and those of
 // a block add up what they have in shared memory.
 #include "read_pixels.cuh"
 #include "split_batch.cuh"

@@ -1,4 +1,4 @@
-// The gradient of depthwise_conv2d's weight on tensor cores (depthwise_conv2d_grad_mma.cuh) for channels_last images: a
+// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for channels_last images: a
 // block has 16 channels of a patch, 16 rows of the images as wide as fits, and goes through the batch. What came into
 // shared memory is sorted by channel there, then each warp has planes of its own.
 #include "wgrad_mma.cuh"
@@ -10,7 +10,7 @@ constexpr int kTogether = 16;  // channels of a channels_last image that a block
 
 template <class T>
 struct WgradMmaPixelsParams : WgradMmaParams<T> {
-  PixelsTile tile, grad_tile;  // as brought in; the rows and columns around them are zero
+  PixelsTile tile, grad_tile;  // as copied; the rows and columns around them are zero
   int lead, grad_lead;         // elements before these, in a plane
   int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, spatial;
   Divider<uint32_t> chunks, blocks_x, pairs, grad_pairs;
@@ -147,7 +147,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t blocks_x = ceil_div(problem.x.out, params.steps * kColumns), blocks_y = patch_rows<S>(params);
   const int64_t chunks = ceil_div(problem.channels, kTogether), an_image = chunks * blocks_x * blocks_y;
   params.spatial = int(blocks_x * blocks_y);
-  // What one patch has of the images is brought in without what lies around them.
+  // What one patch has of the images is copied without what lies around them.
   const auto describe_tile = [&](int rows, int pitch, int groups, int above, int before, int h, int w, PixelsTile& to,
                                  int& lead, Divider<uint32_t>& pairs) {
     int whole = int(ceil_div(w, kColumns));

@@ -1,4 +1,4 @@
-// The gradient of depthwise_conv2d's weight on tensor cores (depthwise_conv2d_grad_mma.cuh) for contiguous images: a
+// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for contiguous images: a
 // warp has a plane of up to 16 rows, or as many rows of a larger one, and goes through the batch.
 #include "wgrad_mma.cuh"
 
