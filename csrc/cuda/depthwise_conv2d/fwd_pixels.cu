@@ -174,13 +174,8 @@ void launch_taps(const ForwardProblem& problem, cudaStream_t stream) {
 
 void launch_fwd_pixels(const ForwardProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kFwdPixels, problem.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    switch (problem.x.taps) {
-      case 3: return launch_taps<T, 3>(problem, stream);
-      case 5: return launch_taps<T, 5>(problem, stream);
-      case 7: return launch_taps<T, 7>(problem, stream);
-      default: fail_choice(Kernel::kFwdPixels);
-    }
+    dispatch_taps(Kernel::kFwdPixels, problem.x.taps,
+                  [&](auto taps) { launch_taps<decltype(zero), decltype(taps)::value>(problem, stream); });
   });
 }
 

@@ -223,13 +223,8 @@ void launch_taps(const ForwardProblem& problem, cudaStream_t stream) {
 
 void launch_fwd_planes(const ForwardProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kFwdPlanes, problem.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    switch (problem.x.taps) {
-      case 3: return launch_taps<T, 3>(problem, stream);
-      case 5: return launch_taps<T, 5>(problem, stream);
-      case 7: return launch_taps<T, 7>(problem, stream);
-      default: fail_choice(Kernel::kFwdPlanes);
-    }
+    dispatch_taps(Kernel::kFwdPlanes, problem.x.taps,
+                  [&](auto taps) { launch_taps<decltype(zero), decltype(taps)::value>(problem, stream); });
   });
 }
 

@@ -154,6 +154,16 @@ void dispatch_float(Kernel kernel, ScalarType dtype, const F& f) {
       f(zero);
   });
 }
+// f(std::integral_constant<int, taps>()) for the taps that kernels are compiled for.
+template <class F>
+void dispatch_taps(Kernel kernel, int64_t taps, const F& f) {
+  switch (taps) {
+    case 3: return f(std::integral_constant<int, 3>());
+    case 5: return f(std::integral_constant<int, 5>());
+    case 7: return f(std::integral_constant<int, 7>());
+    default: fail_choice(kernel);
+  }
+}
 template <class F>
 void dispatch_16_bit(Kernel kernel, ScalarType dtype, const F& f) {
   if (dtype == ScalarType::Half) return f(c10::Half());

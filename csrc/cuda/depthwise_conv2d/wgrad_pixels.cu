@@ -182,13 +182,8 @@ void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
 
 void launch_wgrad_pixels(const WgradProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kWgradPixels, problem.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    switch (problem.x.taps) {
-      case 3: return launch_taps<T, 3>(problem, stream);
-      case 5: return launch_taps<T, 5>(problem, stream);
-      case 7: return launch_taps<T, 7>(problem, stream);
-      default: fail_choice(Kernel::kWgradPixels);
-    }
+    dispatch_taps(Kernel::kWgradPixels, problem.x.taps,
+                  [&](auto taps) { launch_taps<decltype(zero), decltype(taps)::value>(problem, stream); });
   });
 }
 
