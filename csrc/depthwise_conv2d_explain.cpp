@@ -2,7 +2,8 @@
 // The choices are pure functions of sizes and of the machine, so that no GPU is needed.
 #include <torch/csrc/stable/library.h>
 
-#include <sstream>
+#include <array>
+#include <charconv>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,37 @@ ScalarType dtype_of(const std::string& name) {
 // memory of a multiprocessor and of a block.
 cuda::depthwise::Gpu gpu_of(const std::string& device) {
   if (device == "cuda") return cuda::depthwise::kH200;
-  std::istringstream numbers(device.substr(5));
-  std::vector<int64_t> values;
-  for (std::string word; std::getline(numbers, word, ',');) values.push_back(std::atoll(word.c_str()));
-  if (values.size() != 4 || *std::min_element(values.begin(), values.end()) < 1)
-    fail("explain: device must be cpu, cuda or cuda: and four positive numbers, got ", device);
+  const std::string prefix = "cuda:";
+  std::array<int32_t, 4> values{};
+  const char *at = device.data() + prefix.size(), *const end = device.data() + device.size();
+  bool good = device.compare(0, prefix.size(), prefix) == 0;
+  for (size_t i = 0; good && i < values.size(); ++i) {
+    if (i > 0) good = at != end && *at++ == ',';
+    const auto [rest, error] = std::from_chars(at, end, values[i]);
+    good = good && error == std::errc() && values[i] > 0;
+    at = rest;
+  }
+  if (!good || at != end) fail("explain: device must be cpu, cuda or cuda: and four positive numbers, got ", device);
   return {values[0], values[1], values[2], values[3]};
+}
+
+// No memory holds more, and sums and products of sizes fit into 64 bits.
+void check_elements(const char* name, std::initializer_list<int64_t> sizes) {
+  double elements = 1;
+  for (const int64_t size : sizes) elements *= double(size);
+  if (elements > double(int64_t(1) << 56)) fail("explain: the ", name, " must have at most 2^56 elements");
+}
+
+void check_sizes(const Numbers& n) {
+  constexpr const char* kNames[] = {"N", "C", "H", "W", "kernel_h", "kernel_w"};
+  if (n.size() != 15) fail("explain: problem must have 15 numbers, got ", n.size());
+  for (const int i : {0, 1, 2, 3, 4, 5})
+    if (n[i] < 1) fail("explain: ", kNames[i], " must be at least 1, got ", n[i]);
+  for (const int i : {4, 5})
+    if (n[i] > int64_t(1) << 31) fail("explain: ", kNames[i], " must be at most 2^31, got ", n[i]);
+  if (n[14] != 0 && n[14] != 1) fail("explain: channels_last must be 0 or 1, got ", n[14]);
+  check_elements("image", {n[0], n[1], n[2], n[3]});
+  check_elements("kernel", {n[1], n[4], n[5]});
 }
 
 std::string explain_cuda(const std::string& direction, const std::string& device, const Numbers& n, const ConvAxis& y,
@@ -51,17 +77,15 @@ std::string explain(std::string direction, std::string device, Numbers n, std::s
   const bool wgrad = direction == "wgrad";
   if (!wgrad && direction != "fwd" && direction != "dgrad")
     fail("explain: direction must be fwd, dgrad or wgrad, got ", direction);
-  if (n.size() != 15) fail("explain: problem must have 15 numbers, got ", n.size());
-  for (const int i : {0, 1, 2, 3, 4, 5})
-    if (n[i] < 1) fail("explain: sizes of the image and of the kernel must be at least 1, got ", n[i]);
+  check_sizes(n);
   const ScalarType dtype = dtype_of(dtype_name);
   const ConvAxis y = make_conv_axis("y", n[2], n[4], n[6], n[8], n[9], n[12]);
   const ConvAxis x = make_conv_axis("x", n[3], n[5], n[7], n[10], n[11], n[13]);
+  check_elements("output", {n[0], n[1], y.out, x.out});
   if (device == "cpu")
     return cpu::explain_depthwise_conv2d_cpu(direction, {n[0], n[1], y, x, n[14] != 0 && n[1] > 1, dtype},
                                              cpu::machine_traits());
-  if (device.rfind("cuda", 0) == 0) return explain_cuda(direction, device, n, y, x, dtype);
-  fail("explain: device must be cpu, cuda or cuda: and four positive numbers, got ", device);
+  return explain_cuda(direction, device, n, y, x, dtype);
 }
 
 }  // namespace

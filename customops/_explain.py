@@ -20,8 +20,8 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 PASSES = {"fwd": "forward", "dgrad": "gradient of the input", "wgrad": "gradient of the weight"}
 
 
-def numbers(count: int):
-    """A parser of `count` whole numbers; of two, one stands for both."""
+def numbers(count: int, least: int = 1):
+    """A parser of `count` whole numbers from `least` on; of two, one stands for both."""
 
     def parse(text: str) -> tuple[int, ...]:
         try:
@@ -30,9 +30,11 @@ def numbers(count: int):
             values = ()
         if count == 2 and len(values) == 1:
             values *= 2
-        if len(values) != count:
+        if len(values) != count or min(values) < least:
             example = "64,128,56,56" if count == 4 else "3 or 3,5"
-            raise argparse.ArgumentTypeError(f"expected {count} whole numbers such as {example}, got {text!r}")
+            raise argparse.ArgumentTypeError(
+                f"expected {count} whole numbers such as {example}, each at least {least}, got {text!r}"
+            )
         return values
 
     return parse
@@ -57,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--shape", type=numbers(4), required=True, help="of the image: N,C,H,W")
     result.add_argument("--kernel", type=numbers(2), required=True, help="height,width, or one number for both")
     result.add_argument("--stride", type=numbers(2), default=(1, 1))
-    result.add_argument("--padding", type=numbers(2), default=(0, 0))
+    result.add_argument("--padding", type=numbers(2, 0), default=(0, 0))
     result.add_argument("--dilation", type=numbers(2), default=(1, 1))
     result.add_argument("--dtype", choices=DTYPES, default="float32")
     result.add_argument("--channels-last", action="store_true")
@@ -79,5 +81,9 @@ def main(arguments: list[str]) -> None:
         try:
             text = explain(direction, device_of(args.device), problem, args.dtype)
         except RuntimeError as error:
-            options.error(str(error).splitlines()[0])
+            text = str(error).splitlines()[0]
+            fits = (
+                "; raise --padding, or lower --kernel or --dilation" if "must fit into the padded image" in text else ""
+            )
+            options.error(text + fits)
         print(f"{name:<24}{text}")

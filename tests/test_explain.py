@@ -11,7 +11,8 @@ import customops
 
 customops.load()
 GPUS = {"H200": "cuda", "V100": "cuda:70,80,98304,98304", "T4": "cuda:75,40,65536,65536"}
-CSRC = Path(customops.__path__[0]) / "csrc"
+PACKAGE = Path(customops.__path__[0])
+CSRC = PACKAGE / "csrc" if (PACKAGE / "csrc").is_dir() else PACKAGE.parent / "csrc"  # in a checkout beside the package
 
 # direction, GPU, dtype, layout, shape, kernel, stride, padding, dilation, chosen
 TABLE = [
@@ -53,6 +54,8 @@ TABLE = [
     ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
     ("wgrad", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "wgrad_rows"),
     ("wgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "wgrad_sliding"),
+    ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
+    ("wgrad", "H200", "float64", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
     ("wgrad", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "wgrad_direct"),
@@ -99,9 +102,20 @@ def test_every_dtype_has_a_kernel_on_the_cpu(direction, dtype, layout):
         (("up", "cuda", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "direction must be fwd, dgrad or wgrad, got up"),
         (("fwd", "tpu", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "device must be cpu, cuda or cuda: and four"),
         (("fwd", "cuda:90,132", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "four positive numbers, got cuda:90,132"),
+        (("fwd", "cudaX90,132,233472,232448", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "four positive numbers, got"),
+        (
+            ("fwd", "cuda:90abc,132,233472,232448", "float32", "nchw", (1, 1, 5, 5), (3, 3)),
+            "four positive numbers, got",
+        ),
+        (("fwd", "cuda:90,132,233472,232448,", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "four positive numbers, got"),
+        (("fwd", "cuda:90,132,233472,-1", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "four positive numbers, got"),
+        (("fwd", "cuda:99999999999,1,1,1", "float32", "nchw", (1, 1, 5, 5), (3, 3)), "four positive numbers, got"),
+        (("fwd", "cuda", "float32", "nchw", (1, 1, 2**63 - 1, 1), (1, 1)), "the image must have at most 2.56 elements"),
+        (("fwd", "cuda", "float32", "nchw", (2**62, 2**62, 5, 5), (1, 1)), "the image must have at most 2.56 elements"),
+        (("fwd", "cuda", "float32", "nchw", (1, 1, 5, 5), (2**40, 1)), "kernel_h must be at most 2.31, got"),
         (("fwd", "cuda", "int8", "nchw", (1, 1, 5, 5), (3, 3)), "dtype must be float32, float64, float16 or bfloat16"),
         (("fwd", "cuda", "float32", "nchw", (1, 1, 5, 5), (7, 7)), "the kernel must fit into the padded image"),
-        (("fwd", "cuda", "float32", "nchw", (0, 1, 5, 5), (3, 3)), "must be at least 1, got 0"),
+        (("fwd", "cuda", "float32", "nchw", (0, 1, 5, 5), (3, 3)), "N must be at least 1, got 0"),
         (("fwd", "cuda", "float32", "nchw", (1, 1, 5, 5), (3, 3), 0), "stride must be at least 1, got 0"),
     ],
 )
@@ -127,7 +141,9 @@ def test_the_command_says_all_three():
     [
         (("--shape", "64,128,56", "--kernel", "3"), "expected 4 whole numbers such as 64,128,56,56"),
         (("--shape", "1,1,5,5", "--kernel", "three"), "expected 2 whole numbers such as 3 or 3,5"),
-        (("--shape", "1,1,5,5", "--kernel", "7"), "the kernel must fit into the padded image"),
+        (("--shape", "1,1,5,5", "--kernel", "7"), "raise --padding, or lower --kernel or --dilation"),
+        (("--shape", "1,1,5,5", "--kernel", "3", "--stride", "0"), "argument --stride: expected 2 whole numbers"),
+        (("--shape", "1,1,5,5", "--kernel", "3", "--padding=-1"), "argument --padding: expected 2 whole numbers"),
     ],
 )
 def test_the_command_refuses(arguments, message):
