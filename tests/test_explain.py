@@ -20,7 +20,9 @@ TABLE = [
     ("dgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_sliding"),  # odd rows of 16 bits
-    ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_sliding"),  # few outputs
+    ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
+    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_simple"),
+    ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
     ("fwd", "V100", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_planes"),  # no tensor cores for it
@@ -45,6 +47,9 @@ TABLE = [
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
+    ("fwd", "H200", "float16", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
+    ("dgrad", "H200", "bfloat16", "nhwc", (64, 128, 56, 56), (3, 3), 1, (2, 4), (2, 4), "fwd_direct"),
+    ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),  # no vectors of channels
     ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_sliding"),
     ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),

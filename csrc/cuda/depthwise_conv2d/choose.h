@@ -17,6 +17,7 @@ enum class Kernel {
   kFwdPixels,
   kFwdDirect,
   kFwdRows,
+  kFwdSimple,
   kFwdSliding,
   kWgradSmall,
   kWgradMmaPlanes,
@@ -32,10 +33,11 @@ enum class Kernel {
 
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {
-      "fwd_small",    "fwd_mma",      "fwd_planes",  "fwd_large",        "fwd_pixels",        "fwd_direct",
-      "fwd_rows",     "fwd_sliding",  "wgrad_small", "wgrad_mma_planes", "wgrad_mma_pixels",  "wgrad_planes",
-      "wgrad_pixels", "wgrad_direct", "wgrad_large", "wgrad_rows",       "wgrad_correlation", "wgrad_sliding"};
+  constexpr const char* kNames[] = {"fwd_small",    "fwd_mma",           "fwd_planes",       "fwd_large",
+                                    "fwd_pixels",   "fwd_direct",        "fwd_rows",         "fwd_simple",
+                                    "fwd_sliding",  "wgrad_small",       "wgrad_mma_planes", "wgrad_mma_pixels",
+                                    "wgrad_planes", "wgrad_pixels",      "wgrad_direct",     "wgrad_large",
+                                    "wgrad_rows",   "wgrad_correlation", "wgrad_sliding"};
   return kNames[int(kernel)];
 }
 
@@ -76,6 +78,15 @@ inline bool rows_pay(const Problem& p) {
   return p.x.taps >= 8 || (is_16_bit(p.dtype) && p.x.out % 8 != 0 && outputs(p) >= 1 << 20);
 }
 
+// One output a thread: for so few outputs that a GPU is not full, and few taps, which are not worth more.
+inline bool simple_pays(const Problem& p) {
+  const bool is_3x3 = p.y.taps == 3 && p.x.taps == 3, apart = p.x.up > 1 || p.y.up > 1;
+  if (p.taps() == 1) return outputs(p) < (is_dense(p.x) || p.channels_last ? 1 << 18 : 1 << 20);
+  if (apart || !(is_3x3 || (p.y.taps <= 2 && p.taps() <= 8))) return false;
+  if (p.channels_last) return p.taps() <= 5 && outputs(p) < 1 << 17;
+  return outputs(p) < (is_3x3 ? 1 << 18 : 1 << 17);
+}
+
 inline Choice choose_forward_planes(const Problem& p, const Gpu& gpu) {
   const bool two_dimensional = p.y.taps > 1 && p.x.taps > 1, mostly_inside = p.y.taps <= 3 * p.y.in;
   if (fwd_small_takes(p) && two_dimensional && outputs(p) >= 1 << 19)
@@ -107,6 +118,7 @@ inline bool has_odd_channels(const Problem& p) { return is_16_bit(p.dtype) && p.
 
 // Forward and dgrad: the problem says which by its axes.
 inline Choice choose_forward(const Problem& p, const Gpu& gpu) {
+  if (fwd_simple_takes(p) && simple_pays(p)) return {Kernel::kFwdSimple, false, "few outputs and few taps"};
   if (!p.channels_last) return choose_forward_planes(p, gpu);
   Choice planes = choose_forward_planes(as_planes(p), gpu);
   planes.copies_to_planes = true;
@@ -116,6 +128,7 @@ inline Choice choose_forward(const Problem& p, const Gpu& gpu) {
   if (outputs(p) < 1 << 15) return {Kernel::kFwdSliding, false, "few outputs: threads that take one each"};
   if (fwd_pixels_takes(p)) return {Kernel::kFwdPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
   if (fwd_direct_lanes(p) > 0) return {Kernel::kFwdDirect, false, "3x3 or 5x5 taps straight from memory"};
+  if (fwd_direct_takes_dilation(p)) return {Kernel::kFwdDirect, false, "dilated 3x3 taps straight from memory"};
   return {Kernel::kFwdSliding, false, "takes every kernel, stride, dilation and dtype"};
 }
 

@@ -35,11 +35,23 @@ struct FwdDirectParams {
   const T* in;
   T* out;
   int in_w, in_h, out_w, out_h, channels, left, top, batch;  // left, top: pixels before the first
-  Divider<uint32_t> vectors, tiles_x, tiles_y;
+  int dilation_x, dilation_y;
+  Divider<uint32_t> vectors, tiles_x, tiles_y, phases_x, phases_y;  // phases: of a dilation
+};
+
+// One axis of the image that a thread sees: of those pixels that lie a dilation apart.
+struct Interleaved {
+  int in, out, first, before;  // sizes; the input's first pixel; zeros before it
+
+  __device__ Interleaved(int whole_in, int whole_out, int pad, int dilation, int phase) {
+    before = pad <= phase ? -((phase - pad) / dilation) : (pad - phase + dilation - 1) / dilation;
+    first = phase - pad + before * dilation;
+    in = (whole_in - first + dilation - 1) / dilation, out = (whole_out - phase + dilation - 1) / dilation;
+  }
 };
 
 // W: the weight's type, T or float.
-template <class T, class W, class R, int kLanes, bool kFlipped>
+template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated>
 __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
     fwd_direct(const __grid_constant__ FwdDirectParams<T, W> params) {
   using S = Region<T, R, kLanes>;
@@ -48,6 +60,17 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
   const int channel = int(params.vectors.split(rest)) * kLanes, ox = int(params.tiles_x.split(rest)) * S::kX;
   const int oy = int(params.tiles_y.split(rest)) * S::kY;
+  int in_h = params.in_h, in_w = params.in_w, out_h = params.out_h, out_w = params.out_w, top = params.top,
+      left = params.left;
+  int in_first = 0, out_first = 0, dilation_x = 1, dilation_y = 1;
+  if constexpr (kDilated) {
+    dilation_x = params.dilation_x, dilation_y = params.dilation_y;
+    const int phase_x = int(params.phases_x.split(rest)), phase_y = int(params.phases_y.split(rest));
+    const Interleaved x(in_w, out_w, left, dilation_x, phase_x), y(in_h, out_h, top, dilation_y, phase_y);
+    in_first = (y.first * params.in_w + x.first) * params.channels;
+    out_first = (phase_y * params.out_w + phase_x) * params.channels;
+    in_h = y.in, in_w = x.in, out_h = y.out, out_w = x.out, top = y.before, left = x.before;
+  }
   const int64_t image = rest;
   if (image >= params.batch) return;
   Access<W, kLanes> packed[kTaps];
@@ -75,17 +98,19 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
   }
-  const int y0 = oy / R::kUp * R::kDown - params.top, x0 = ox / R::kUp * R::kDown - params.left,
+  const int y0 = oy / R::kUp * R::kDown - top, x0 = ox / R::kUp * R::kDown - left,
             row_step = params.in_w * params.channels;
-  const T* const in = params.in + image * params.in_h * row_step + channel;
-  T* const out = params.out + ((image * params.out_h + oy) * params.out_w + ox) * params.channels + channel;
+  const T* const in = params.in + image * params.in_h * row_step + in_first + channel;
+  T* const out = params.out +
+                 ((image * params.out_h + oy * dilation_y) * params.out_w + ox * dilation_x) * params.channels +
+                 out_first + channel;
   Access<T, kLanes> rows[S::kAhead + 1][kColumns];
   // Not a function that takes a lambda: nvcc 12.4 made code of that which took up to 1.25 times as long.
 #pragma unroll
   for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
     if (coming < kRows)
-      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels,
-                  row_step);
+      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, in_h, in_w, params.channels * dilation_x,
+                  row_step * dilation_y);
     const int i = coming - S::kAhead;
     if (i < 0) continue;
     A row[kColumns][kLanes];
@@ -94,25 +119,27 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) {
       const bool complete = R::tap(i, y) >= 0 && (i + 1 == kRows || R::tap(i + 1, y) < 0);
-      if (!complete || oy + y >= params.out_h) continue;
+      if (!complete || oy + y >= out_h) continue;
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) {
         Vector<T, kLanes> value;
 #pragma unroll
         for (int v = 0; v < kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
-        if (ox + x < params.out_w)
-          *reinterpret_cast<Vector<T, kLanes>*>(out + (y * params.out_w + x) * params.channels) = value;
+        if (ox + x < out_w)
+          *reinterpret_cast<Vector<T, kLanes>*>(out + (y * dilation_y * params.out_w + x * dilation_x) *
+                                                          params.channels) = value;
       }
     }
   }
 }
 
-template <class T, class W, class R, int kLanes, bool kFlipped>
+template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated = false>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   using S = Region<T, R, kLanes>;
   const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
-  const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(problem.x.out, S::kX),
-                tiles_y = ceil_div(problem.y.out, S::kY);
+  const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
+  const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
+                tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
   Tensor weight = *problem.weight;
   // Part of a larger tensor, then. kLanes taps are one access.
   if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
@@ -128,8 +155,10 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   params.left = int((problem.x.pad - R::kPhase) / R::kUp), params.top = int((problem.y.pad - R::kPhase) / R::kUp);
   params.vectors = Divider<uint32_t>(vectors), params.tiles_x = Divider<uint32_t>(tiles_x);
   params.tiles_y = Divider<uint32_t>(tiles_y);
-  fwd_direct<T, W, R, kLanes, kFlipped>
-      <<<blocks(problem.batch * vectors * tiles_x * tiles_y, kBlock), kBlock, 0, stream>>>(params);
+  params.dilation_x = int(phases_x), params.dilation_y = int(phases_y);
+  params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
+  const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
+  fwd_direct<T, W, R, kLanes, kFlipped, kDilated><<<blocks(threads, kBlock), kBlock, 0, stream>>>(params);
 }
 
 template <class T, class W, int taps, int kLanes>
@@ -145,6 +174,10 @@ void launch_lanes(const ForwardProblem& problem, cudaStream_t stream) {
 
 template <class T, class W>
 void launch_weight(const ForwardProblem& problem, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2)
+    if (fwd_direct_takes_dilation(problem) && !(is_dense(problem.y) && is_dense(problem.x)))
+      return problem.flipped ? launch<T, W, TapWindow<1, 1, 3>, 2, true, true>(problem, stream)
+                             : launch<T, W, TapWindow<1, 1, 3>, 2, false, true>(problem, stream);
   const int lanes = fwd_direct_lanes(problem);
   if (problem.x.taps == 5) return launch_lanes<T, W, 5, 1>(problem, stream);
   if (lanes == 4) return launch_lanes<T, W, 3, 4>(problem, stream);

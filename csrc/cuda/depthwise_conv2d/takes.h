@@ -99,6 +99,17 @@ inline int fwd_direct_lanes(const Problem& p) {
   return 0;
 }
 
+// fwd_direct also takes 3x3 taps at a dilation, 16-bit, at stride 1: pixels a dilation apart are an image of their own.
+inline bool fwd_direct_takes_dilation(const Problem& p) {
+  const auto takes = [](const Axis& a) {
+    return a.taps == 3 && a.up == 1 && a.down == 1 && fits_int32(a) && a.dilation <= a.out;
+  };
+  if (!p.channels_last || !is_16_bit(p.dtype) || !takes(p.y) || !takes(p.x) || !has_channel_vectors(p, 2)) return false;
+  // Each dilation adds less than a tile of 4 pixels an image.
+  const auto extent = [](const Axis& a) { return std::max(a.in, a.out) + std::abs(a.pad) + 8 * a.dilation; };
+  return p.channels < kMaxIndex / 25 && extent(p.y) * extent(p.x) <= kMaxIndex / p.channels / p.batch;
+}
+
 // Contiguous, one tap high: rows in shared memory, for taps and steps that fit there.
 inline bool fwd_rows_takes(const Problem& p) {
   if (p.channels_last || p.y.taps != 1 || !slides_in_int32(p) || p.batch * p.channels >= kMaxIndex / 16 / p.y.out)
@@ -106,6 +117,13 @@ inline bool fwd_rows_takes(const Problem& p) {
   const auto x = sliding_axis<int64_t>(p.x);
   return x.stride() * x.classes <= 64 && (x.stride() + 1) * (x.taps + 8 * x.classes) <= 4096 &&
          p.x.out < kMaxIndex / 16 / x.stride();
+}
+
+// Any kernel, where numbers of outputs and indices in an image are ints.
+inline bool fwd_simple_takes(const Problem& p) {
+  const int64_t pixel = p.channels_last ? p.channels : 1;
+  return fits_int32(p.y) && fits_int32(p.x) && p.taps() < kMaxIndex / p.channels &&
+         p.y.in * p.x.in < kMaxIndex / pixel && p.batch < kMaxIndex / (p.y.out * p.x.out) / p.channels;
 }
 
 // Contiguous, stride 1, gradient and image 7 or 8 pixels wide; a lane an image.
