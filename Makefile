@@ -9,7 +9,7 @@ TORCHES ?= 2.10.0 2.13.0 2.15.0
 
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
-RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && $(PYTHON)
+RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && exec $(PYTHON)
 
 .PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch image shell lock lint format clean
 help:  ## this list
@@ -44,8 +44,8 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 reproduce:  ## two builds that differ in place, time, user, ...: the same bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
 
-verify:  ## rebuild WHEEL=... from its recorded commit: identical, or a report of what differs
-	$(RUN) docker/verify.py --engine "$(ENGINE)" "$(WHEEL)"
+verify:  ## rebuild WHEEL=... from its recorded commit (on a tag, origin/main or TRUST=ref): identical, or a report
+	$(RUN) docker/verify.py --engine "$(ENGINE)" --trust "$(TRUST)" "$(WHEEL)"
 
 index:  ## dist/simple-root, a static package index that pip and uv install from
 	$(RUN) docker/index.py

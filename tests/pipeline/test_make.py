@@ -1,5 +1,6 @@
 """What `make` says when something is missing: one line that names the remedy, and dist/ as it was."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -116,12 +117,14 @@ def test_corrupted_download(make, project):
     assert_one_clear_line(make("wheel", "ENGINE=host"), f"{name} is not the locked file: expected sha256", project)
 
 
-def test_full_disk(make, project, tmp_path):
-    """A cache on a device that is always full."""
-    cache = tmp_path / "full"
-    (cache / "wheels").mkdir(parents=True)
-    (cache / "wheels/.requirements-build.partial").symlink_to("/dev/full")
-    assert_one_clear_line(make("wheel", "ENGINE=host", CUSTOMOPS_CACHE=str(cache)), "is full: free some space", project)
+def test_full_disk(make, project, small_disk):
+    (small_disk / "wheels").mkdir()
+    (small_disk / "lock").touch()
+    with contextlib.suppress(OSError), (small_disk / "rest").open("wb", buffering=0) as rest:
+        while rest.write(bytes(4096)):
+            continue
+    run = make("wheel", "ENGINE=host", CUSTOMOPS_CACHE=str(small_disk))
+    assert_one_clear_line(run, "is full: free some space", project)
 
 
 def test_an_old_python_is_refused(make, project, tmp_path):
