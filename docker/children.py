@@ -14,7 +14,9 @@ from pathlib import Path
 import supervise
 from common import CACHE, Failure
 
-LEFTOVER_SECONDS = 20  # what a killed run's supervisor may take to kill and remove what it left
+LEFTOVER_SECONDS = (
+    supervise.REMOVAL_SECONDS + 10
+)  # what a killed run's supervisor may take to kill and remove what it left
 _held: list[int] = []  # the lock's descriptor: a supervisor keeps it until its command is gone
 
 

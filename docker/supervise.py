@@ -13,6 +13,7 @@ import sys
 import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+REMOVAL_SECONDS = 60
 GRACE_SECONDS = 1.0  # between SIGTERM and SIGKILL; none when the parent is dead
 
 
@@ -70,14 +71,21 @@ def end_descendants(grace: float) -> None:
 
 
 def remove_containers(engine: str, label: str, interrupted: bool) -> None:
-    """Removes what carries the label. After an interrupt the daemon may still be creating a container: asks twice."""
+    """Removes what carries the label, and waits until it is gone: a busy daemon takes its time.
+
+    After an interrupt the daemon may still be creating a container: asks once more.
+    """
     quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True, "check": False}
-    for pause in (0, 0.5) if interrupted else (0,):
-        time.sleep(pause)
-        listing = [engine, "ps", "--all", "--quiet", f"--filter=label={label}"]
+    listing = [engine, "ps", "--all", "--quiet", f"--filter=label={label}"]
+    deadline, empty = time.monotonic() + REMOVAL_SECONDS, 0
+    while time.monotonic() < deadline:
         found = subprocess.run(listing, stdout=subprocess.PIPE, **quiet).stdout.split()
         if found:
             subprocess.run([engine, "rm", "--force", "--volumes", *found], stdout=subprocess.DEVNULL, **quiet)
+        elif empty or not interrupted:
+            return
+        empty = not found
+        time.sleep(0.3)
 
 
 class Ended(BaseException):
