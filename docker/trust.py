@@ -1,9 +1,13 @@
-"""Which commits of this repository are trusted to be built: those that a tag or the main branch of origin contains."""
+"""Which commits of this repository are trusted to be built: those that a tag or the main branch of origin contains.
 
+python3 docker/trust.py TAG      fails unless the tag is on the main branch of origin, as a release has to be
+"""
+
+import argparse
 import re
 from pathlib import Path
 
-from common import Failure, git
+from common import ROOT, Failure, git, main_guard
 
 MAIN = "refs/remotes/origin/main"
 
@@ -42,3 +46,24 @@ def why_trusted(project: Path, commit: str, also: str = "") -> str:
         f"commit {commit} is on no trusted ref ({called}): its build scripts could be anybody's. "
         "If it should be there, git fetch --all --tags; if you trust it, add TRUST=<a ref that contains it>"
     )
+
+
+def release_commit(project: Path, tag: str) -> str:
+    """The commit of a tag; fails unless the main branch of origin contains it."""
+    commit = resolve(project, f"refs/tags/{tag}")
+    if not commit:
+        raise Failure(f"this repository has no tag {tag}: git fetch --tags")
+    if git(project, "merge-base", "--is-ancestor", commit, MAIN).returncode:
+        raise Failure(f"the tag {tag} ({commit[:12]}) is not on the main branch of origin: merge first, then tag main")
+    return commit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tag")
+    tag = parser.parse_args().tag
+    print(f"{tag}: {release_commit(ROOT, tag)}, on the main branch of origin")
+
+
+if __name__ == "__main__":
+    main_guard(main, alone=False)

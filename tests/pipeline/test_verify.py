@@ -10,6 +10,7 @@ import images
 import pytest
 import record as record_module
 import reproduce
+import trust
 import verify
 from test_reproduce import PLANTS, PYPROJECT, SETUP
 
@@ -160,6 +161,19 @@ def test_without_a_wheel(monkeypatch):
     monkeypatch.setattr("sys.argv", ["verify.py", "nowhere.whl"])
     with pytest.raises(common.Failure, match=r"there is no wheel nowhere\.whl"):
         verify.main()
+
+
+@pytest.mark.parametrize(("tagged", "message"), [("main", ""), ("stray", "is not on the main branch of origin")])
+def test_a_release_is_a_tag_on_main(git, stray, tagged, message):
+    git("update-ref", "refs/remotes/origin/main", "main")
+    git("tag", "v1", stray if tagged == "stray" else "main")
+    if message:
+        with pytest.raises(common.Failure, match=message):
+            trust.release_commit(git.project, "v1")
+    else:
+        assert trust.release_commit(git.project, "v1") == git("rev-parse", "main")
+    with pytest.raises(common.Failure, match="has no tag v2"):
+        trust.release_commit(git.project, "v2")
 
 
 BUILD = images.digest_names("cpu", "debian")["build"]
