@@ -11,7 +11,9 @@ FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
 RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && exec $(PYTHON)
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch image shell lock lint format clean
+export BUNDLE  # docker/fetch.py takes every input from it
+
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; the variables and their current values are below"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -58,6 +60,9 @@ docs:  ## the site of docs/, into build/site; a broken link is an error
 
 fetch:  ## download every locked input to .cache/ and verify it; the only step with a network
 	$(RUN) docker/fetch.py
+
+bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=...` needs no network then
+	$(RUN) docker/bundle.py $(if $(BUNDLE),"$(BUNDLE)")
 
 image:  ## the build and test images
 	$(RUN) docker/images.py $(FLAGS)

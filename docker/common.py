@@ -34,7 +34,7 @@ PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
+    "BUNDLE", "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
     "CXXFLAGS", "C_INCLUDE_PATH", "GIT_", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "NVCC_", "PIP_PREFIX", "PIP_TARGET", "PIP_USER",
     "PYTEST_", "PYTHON", "SOURCE_COMMIT", "SOURCE_DIRTY", "VIRTUAL_ENV",
 )  # fmt: skip
@@ -116,16 +116,21 @@ def check_sha256(path: Path, expected: str, actual: str = "") -> None:
 
 
 def debian_mirrors() -> list[str]:
-    """DEBIAN_MIRROR (several may be given, separated by spaces), or the Debian archives that this machine's apt uses."""
-    if os.environ.get("DEBIAN_MIRROR"):
-        return [url.rstrip("/") for url in os.environ["DEBIAN_MIRROR"].split()]
+    """Where Debian files come from, in this order.
+
+    DEBIAN_MIRROR, or else the archives that this machine's apt uses; then DEBIAN_ARCHIVE, for what mirrors have forgotten.
+    Both may name several, separated by spaces.
+    """
+    mirrors, archives = (os.environ.get(name, "").split() for name in ("DEBIAN_MIRROR", "DEBIAN_ARCHIVE"))
+    if mirrors:
+        return [url.rstrip("/") for url in [*mirrors, *archives]]
     apt = Path(os.environ.get("CUSTOMOPS_APT_DIR", "/etc/apt"))
     urls = []
     for file in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
         if file.suffix in (".list", ".sources") and file.is_file():
             lines = [line for line in file.read_text().splitlines() if re.match(r"(deb|URIs:)\s", line)]
             urls += re.findall(r"https?://\S+", "\n".join(lines))
-    urls = [url.rstrip("/") for url in urls if re.search(r"/debian[^/]*/?$", url)]
+    urls = [url.rstrip("/") for url in [*(url for url in urls if re.search(r"/debian[^/]*/?$", url)), *archives]]
     if not urls:
         raise Failure("this machine's apt names no Debian mirror: set DEBIAN_MIRROR to one, e.g. http://HOST/debian")
     return list(dict.fromkeys(urls))

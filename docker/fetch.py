@@ -1,8 +1,8 @@
 """Downloads every locked input into .cache/ and verifies its sha256: `make fetch`. The only step that uses the network.
 
 Reads debian-*.lock and requirements-*.txt in docker/locks/. Debian files come from DEBIAN_MIRROR or from the mirrors in the
-machine's apt configuration, Python wheels from the index that pip is configured for. Neither is trusted: the hash
-decides. A file that is already in .cache/ is verified again, not downloaded. Standard library only, because this runs
+machine's apt configuration, then from DEBIAN_ARCHIVE, Python wheels from the index that pip is configured for. BUNDLE names
+a file of `make bundle` that replaces all of them. None is trusted: the hash decides. A file that is already in .cache/ is verified again, not downloaded. Standard library only, because this runs
 before anything is installed.
 """
 
@@ -23,6 +23,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import bundle
 from common import (
     CACHE,
     LOCKS,
@@ -64,7 +65,9 @@ def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
         if all(isinstance(problem, (urllib.error.HTTPError, ValueError, Failure)) for problem in problems.values()):
             break
     said = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
-    raise Failure(f"cannot download {entry.path} ({said}); check the network, or set DEBIAN_MIRROR")
+    raise Failure(
+        f"cannot download {entry.path} ({said}); check the network, or set DEBIAN_MIRROR, or DEBIAN_ARCHIVE to one that keeps old files"
+    )
 
 
 def copy_locked(url: str, entry: Locked, partial: Path) -> None:
@@ -139,7 +142,10 @@ def fetch_debian(lock: Path, folder: Path) -> None:
             check_sha256(path, entry.sha256)
         else:
             missing.append(entry)
-    if missing:
+    with bundle.given() as bundled:
+        for entry in missing if bundled else ():
+            bundled.take(entry, folder, Path(entry.path).name)
+    if missing and not bundled:
         mirrors = debian_mirrors()
         size = sum(entry.size for entry in missing)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -151,7 +157,10 @@ def fetch_debian(lock: Path, folder: Path) -> None:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-    print(f"{lock.name}: {len(entries)} files verified, {len(missing)} downloaded", flush=True)
+    print(
+        f"{lock.name}: {len(entries)} files verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
+        flush=True,
+    )
 
 
 def progress(text: str, last: bool) -> None:
@@ -173,7 +182,10 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_requirements(lock)
     missing = [entry for entry in entries if find_wheel(folder, entry.path) is None]
-    if missing:
+    with bundle.given() as bundled:
+        for entry in missing if bundled else ():
+            bundled.take(entry, folder)
+    if missing and not bundled:
         print(f"{lock.name}: pip downloads {', '.join(e.path for e in missing)}", flush=True)
         with tempfile.NamedTemporaryFile("w", prefix=f".{lock.stem}.", suffix=".partial", dir=folder) as wanted:
             wanted.write("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
@@ -186,7 +198,10 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
         if path is None:
             raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
         check_sha256(path, entry.sha256)
-    print(f"{lock.name}: {len(entries)} wheels verified, {len(missing)} downloaded", flush=True)
+    print(
+        f"{lock.name}: {len(entries)} wheels verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
+        flush=True,
+    )
 
 
 def pip_download(folder: Path, requirements: str) -> subprocess.CompletedProcess:
@@ -229,10 +244,14 @@ def fetch_set(*names: str, locks: Path = LOCKS) -> None:
         fetch_wheels(locks / f"requirements-{name}.txt", CACHE / "wheels")
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+def fetch_all() -> None:
     fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
     fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    fetch_all()
 
 
 if __name__ == "__main__":
