@@ -49,7 +49,9 @@ def only_run() -> Iterator[None]:
         os.close(descriptor)
 
 
-def run(command, *, containers=(), interactive=False, check=True, **options) -> subprocess.CompletedProcess:
+def run(
+    command, *, containers=(), interactive=False, check=True, timeout=None, **options
+) -> subprocess.CompletedProcess:
     """subprocess.run() for a long command: see docker/supervise.py. Removes containers with a label: (engine, label)."""
     command = [str(part) for part in command]
     settings = ["--containers", *containers] if containers else []
@@ -59,7 +61,7 @@ def run(command, *, containers=(), interactive=False, check=True, **options) -> 
         pass_fds=_held, start_new_session=not interactive, **options,
     )  # fmt: skip
     try:
-        output, errors = process.communicate()
+        output, errors = process.communicate(timeout=timeout)
     except BaseException:
         process.send_signal(signal.SIGTERM)
         process.wait()

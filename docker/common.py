@@ -181,7 +181,8 @@ def environment(*path: Path, **extra: str) -> dict[str, str]:
 
 def virtual_environment(name: str, python: str = sys.executable) -> Path:
     """Folder `bin` of .cache/venv/<name>, with exactly what requirements-<name>.txt locks; rebuilt if the lock changes."""
-    import fetch  # not at the top: fetch imports this module
+    import children  # not at the top: these import this module
+    import fetch
 
     fetch.fetch_set(name)
     lock = LOCKS / f"requirements-{name}.txt"
@@ -190,13 +191,15 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"
     if not stamp.exists() or stamp.read_text() != expected:
         shutil.rmtree(folder, ignore_errors=True)
-        made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
+        made = children.run(
+            [python, "-m", "venv", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+        )
         if made.returncode:
             raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
-        subprocess.run(
+        children.run(
             [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
              "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
-            check=True, env=environment(),
+            env=environment(),
         )  # fmt: skip
         stamp.write_text(expected)
     return folder / "bin"

@@ -24,6 +24,7 @@ import urllib.request
 from pathlib import Path
 
 import bundle
+import children
 from common import (
     CACHE,
     LOCKS,
@@ -208,7 +209,7 @@ def pip_download(folder: Path, requirements: str) -> subprocess.CompletedProcess
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
                "--dest", folder, "--requirement", requirements]  # fmt: skip
     try:
-        return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)
+        return children.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Failure(f"pip was not done after {PIP_SECONDS} s: check the network, and run this again") from error
 
