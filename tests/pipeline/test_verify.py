@@ -179,10 +179,32 @@ def test_a_release_is_a_tag_on_main(git, stray, tagged, message):
 BUILD = images.digest_names("cpu", "debian")["build"]
 
 
-@pytest.mark.skipif(
+with_images = pytest.mark.skipif(
     ENGINE == "host" or images.inspect(ENGINE, BUILD, "{{.Id}}") is None,
     reason="no container engine, or no images yet: make image",
 )
+
+
+@with_images
+def test_a_build_writes_to_its_output_alone(tmp_path):
+    """Not as root, without capabilities, with project and image read-only and no network."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    out.mkdir()
+    probe = """cd /out; id -u >user; grep -h CapEff /proc/self/status >capabilities; ls /sys/class/net >networks
+        for place in /project /opt/customops /etc /usr/bin /tmp; do touch $place/x && echo $place; done >writable; exit 0
+        """
+    reproduce.build_with_run(ENGINE, BUILD, source, out, {}, probe)
+    found = {path.name: path.read_text().split() for path in out.iterdir()}
+    assert found == {
+        "user": ["4321"],
+        "capabilities": ["CapEff:", "0" * 16],
+        "networks": ["lo"],
+        "writable": ["/tmp"],
+    }
+
+
+@with_images
 def test_a_commit_is_rebuilt_in_a_container_alone(git, tmp_path, monkeypatch, capsys):
     """A toy project with scripts of its own in docker/: the wheel is identical, and no script ran here."""
     defines, code = PLANTS["nothing"]
