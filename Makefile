@@ -80,6 +80,6 @@ format:  ## the same, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
 
 clean:  ## remove build products; downloads and images stay
-	rm -rf build dist *.egg-info .cache/out .cache/source .pytest_cache .ruff_cache
+	rm -rf build dist *.egg-info .cache/out .cache/source .cache/tmp .pytest_cache .ruff_cache
 	find customops tests docker -name __pycache__ -prune -exec rm -rf {} +
 	rm -f customops/*.so customops/_cuda.json

@@ -189,7 +189,8 @@ def host_variant(variant: str) -> dict[str, str]:
 
 def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
     tools = virtual_environment("build")
-    env = environment(tools, MANYLINUX="auto", **host_variant(variant), **archs)
+    temporary = str(fresh_folder("tmp"))  # what a killed build leaves there, the next one removes
+    env = environment(tools, MANYLINUX="auto", TMPDIR=temporary, **host_variant(variant), **archs)
     children.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], env=env)
 
 
