@@ -9,9 +9,11 @@ TORCHES ?= 2.10.0 2.13.0 2.15.0
 
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
-RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && $(PYTHON)
+RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && exec $(PYTHON)
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch image shell lock lint format clean
+export BUNDLE  # docker/fetch.py takes every input from it
+
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; the variables and their current values are below"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -44,8 +46,8 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 reproduce:  ## two builds that differ in place, time, user, ...: the same bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
 
-verify:  ## rebuild WHEEL=... from its recorded commit: identical, or a report of what differs
-	$(RUN) docker/verify.py --engine "$(ENGINE)" "$(WHEEL)"
+verify:  ## rebuild WHEEL=... from its recorded commit (on a tag, origin/main or TRUST=ref): identical, or a report
+	$(RUN) docker/verify.py --engine "$(ENGINE)" --trust "$(TRUST)" "$(WHEEL)"
 
 index:  ## dist/simple-root, a static package index that pip and uv install from
 	$(RUN) docker/index.py
@@ -58,6 +60,9 @@ docs:  ## the site of docs/, into build/site; a broken link is an error
 
 fetch:  ## download every locked input to .cache/ and verify it; the only step with a network
 	$(RUN) docker/fetch.py
+
+bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=...` needs no network then
+	$(RUN) docker/bundle.py $(if $(BUNDLE),"$(BUNDLE)")
 
 image:  ## the build and test images
 	$(RUN) docker/images.py $(FLAGS)
@@ -75,6 +80,6 @@ format:  ## the same, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
 
 clean:  ## remove build products; downloads and images stay
-	rm -rf build dist *.egg-info .cache/out .cache/source .pytest_cache .ruff_cache
+	rm -rf build dist *.egg-info .cache/out .cache/source .cache/tmp .pytest_cache .ruff_cache
 	find customops tests docker -name __pycache__ -prune -exec rm -rf {} +
 	rm -f customops/*.so customops/_cuda.json

@@ -8,11 +8,16 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+import supervise
 from image import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,8 +34,8 @@ PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
-    "CXXFLAGS", "C_INCLUDE_PATH", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "NVCC_", "PIP_PREFIX", "PIP_TARGET", "PIP_USER",
+    "BUNDLE", "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
+    "CXXFLAGS", "C_INCLUDE_PATH", "GIT_", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "NVCC_", "PIP_PREFIX", "PIP_TARGET", "PIP_USER",
     "PYTEST_", "PYTHON", "SOURCE_COMMIT", "SOURCE_DIRTY", "VIRTUAL_ENV",
 )  # fmt: skip
 
@@ -39,10 +44,18 @@ class Failure(Exception):
     """Something the user can fix; printed as one line."""
 
 
-def main_guard(main) -> None:
-    """Runs main(); an expected failure becomes one line on stderr and exit status 1."""
+def main_guard(main, alone: bool = True) -> None:
+    """Runs main(), the only run of this checkout at a time; an expected failure is one line on stderr, exit status 1."""
+    import children  # not at the top: children imports this module
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.default_int_handler)  # the same way out as Ctrl-C
     try:
-        main()
+        if "MAKELEVEL" in os.environ:  # make starts this directly, and a killed make cannot pass the signal on
+            supervise.die_with_parent(signal.SIGTERM)
+        with children.only_run() if alone else nullcontext():
+            main()
     except Failure as failure:
         sys.exit(f"error: {failure}")
     except subprocess.CalledProcessError as error:
@@ -92,8 +105,9 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_sha256(path: Path, expected: str) -> None:
-    actual = sha256_of(path)
+def check_sha256(path: Path, expected: str, actual: str = "") -> None:
+    """Refuses a file that is not the locked one; ``actual`` if its hash is known."""
+    actual = actual or sha256_of(path)
     if actual != expected:
         raise Failure(
             f"{path} is not the locked file: expected sha256 {expected}, got {actual}; "
@@ -102,19 +116,43 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def debian_mirrors() -> list[str]:
-    """DEBIAN_MIRROR (several may be given, separated by spaces), or the Debian archives that this machine's apt uses."""
-    if os.environ.get("DEBIAN_MIRROR"):
-        return [url.rstrip("/") for url in os.environ["DEBIAN_MIRROR"].split()]
+    """Where Debian files come from, in this order.
+
+    DEBIAN_MIRROR, or else the archives that this machine's apt uses; then DEBIAN_ARCHIVE, for what mirrors have forgotten.
+    Both may name several, separated by spaces.
+    """
+    mirrors, archives = (os.environ.get(name, "").split() for name in ("DEBIAN_MIRROR", "DEBIAN_ARCHIVE"))
+    if mirrors:
+        return [url.rstrip("/") for url in [*mirrors, *archives]]
     apt = Path(os.environ.get("CUSTOMOPS_APT_DIR", "/etc/apt"))
     urls = []
     for file in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*"))]:
         if file.suffix in (".list", ".sources") and file.is_file():
             lines = [line for line in file.read_text().splitlines() if re.match(r"(deb|URIs:)\s", line)]
             urls += re.findall(r"https?://\S+", "\n".join(lines))
-    urls = [url.rstrip("/") for url in urls if re.search(r"/debian[^/]*/?$", url)]
+    urls = [url.rstrip("/") for url in [*(url for url in urls if re.search(r"/debian[^/]*/?$", url)), *archives]]
     if not urls:
         raise Failure("this machine's apt names no Debian mirror: set DEBIAN_MIRROR to one, e.g. http://HOST/debian")
     return list(dict.fromkeys(urls))
+
+
+def git(project: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
+    """Runs git on a project whose own git configuration is not read: docker/image/git.sh says how."""
+    command = ["bash", IMAGE_SCRIPTS / "git.sh", project, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A name of its own beside the target, to write to; becomes the target if nothing fails, and disappears otherwise."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    os.close(descriptor)
+    try:
+        yield Path(name)
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def read_record(wheel: Path) -> dict:
@@ -143,7 +181,8 @@ def environment(*path: Path, **extra: str) -> dict[str, str]:
 
 def virtual_environment(name: str, python: str = sys.executable) -> Path:
     """Folder `bin` of .cache/venv/<name>, with exactly what requirements-<name>.txt locks; rebuilt if the lock changes."""
-    import fetch  # not at the top: fetch imports this module
+    import children  # not at the top: these import this module
+    import fetch
 
     fetch.fetch_set(name)
     lock = LOCKS / f"requirements-{name}.txt"
@@ -152,13 +191,15 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"
     if not stamp.exists() or stamp.read_text() != expected:
         shutil.rmtree(folder, ignore_errors=True)
-        made = subprocess.run([python, "-m", "venv", folder], capture_output=True, text=True, check=False)
+        made = children.run(
+            [python, "-m", "venv", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+        )
         if made.returncode:
             raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
-        subprocess.run(
+        children.run(
             [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
              "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
-            check=True, env=environment(),
+            env=environment(),
         )  # fmt: skip
         stamp.write_text(expected)
     return folder / "bin"

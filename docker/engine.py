@@ -53,4 +53,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main_guard(main)
+    main_guard(main, alone=False)

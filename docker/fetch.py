@@ -1,8 +1,8 @@
 """Downloads every locked input into .cache/ and verifies its sha256: `make fetch`. The only step that uses the network.
 
 Reads debian-*.lock and requirements-*.txt in docker/locks/. Debian files come from DEBIAN_MIRROR or from the mirrors in the
-machine's apt configuration, Python wheels from the index that pip is configured for. Neither is trusted: the hash
-decides. A file that is already in .cache/ is verified again, not downloaded. Standard library only, because this runs
+machine's apt configuration, then from DEBIAN_ARCHIVE, Python wheels from the index that pip is configured for. BUNDLE names
+a file of `make bundle` that replaces all of them. None is trusted: the hash decides. A file that is already in .cache/ is verified again, not downloaded. Standard library only, because this runs
 before anything is installed.
 """
 
@@ -10,16 +10,21 @@ import argparse
 import concurrent.futures
 import contextlib
 import errno
+import hashlib
 import http.client
 import re
-import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import bundle
+import children
 from common import (
     CACHE,
     LOCKS,
@@ -31,10 +36,13 @@ from common import (
     main_guard,
     read_debian_lock,
     read_requirements,
-    sha256_of,
+    replacing,
 )
 
 RETRY_AFTER_SECONDS = (0, 2, 10)
+STALL_SECONDS = 60  # without a byte
+LEAST_SECONDS, LEAST_BYTES_A_SECOND = 120, 50_000  # for one Debian file
+PIP_SECONDS = 3600  # for the wheels of one lock
 
 
 def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
@@ -43,32 +51,86 @@ def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
     A mirror that cannot be reached is tried again later. The answer of one that can, even an error, is final.
     """
     target = folder / Path(entry.path).name
-    partial = target.with_name(target.name + ".partial")
     problems = {}
     for delay in RETRY_AFTER_SECONDS:
         time.sleep(delay)
         for mirror in mirrors:
             try:
-                with (
-                    urllib.request.urlopen(f"{mirror}/{entry.path}", timeout=60) as response,
-                    partial.open("wb") as file,
-                ):
-                    shutil.copyfileobj(response, file)
-            except (OSError, ValueError, http.client.HTTPException) as error:
+                with replacing(target) as partial:
+                    copy_locked(f"{mirror}/{entry.path}", entry, partial)
+                return
+            except (OSError, ValueError, http.client.HTTPException, Failure) as error:
                 if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 problems[mirror] = error
-                continue
-            actual = sha256_of(partial)
-            if actual == entry.sha256:
-                partial.rename(target)
-                return
-            partial.unlink()
-            problems[mirror] = Failure(f"expected sha256 {entry.sha256}, got {actual}")
         if all(isinstance(problem, (urllib.error.HTTPError, ValueError, Failure)) for problem in problems.values()):
             break
     said = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
-    raise Failure(f"cannot download {entry.path} ({said}); check the network, or set DEBIAN_MIRROR")
+    raise Failure(
+        f"cannot download {entry.path} ({said}); check the network, or set DEBIAN_MIRROR, or DEBIAN_ARCHIVE to one that keeps old files"
+    )
+
+
+def copy_locked(url: str, entry: Locked, partial: Path) -> None:
+    """Downloads at most the locked size, in a time that grows with it, and compares the hash."""
+    seconds = LEAST_SECONDS + entry.size / LEAST_BYTES_A_SECOND
+    digest, left = hashlib.sha256(), entry.size
+    with Deadline(seconds) as deadline, partial.open("wb") as file:
+        try:
+            with deadline.open(url) as response:
+                while chunk := response.read1(1 << 16):
+                    left -= len(chunk)
+                    if left < 0:
+                        raise Failure(f"the file is larger than the locked {entry.size} bytes")
+                    digest.update(chunk)
+                    file.write(chunk)
+        finally:
+            if deadline.passed:
+                raise Failure(f"not complete after {seconds:.0f} s")
+    if digest.hexdigest() != entry.sha256:
+        raise Failure(f"expected sha256 {entry.sha256}, got {digest.hexdigest()}")
+
+
+class Deadline:
+    """Opens URLs, and cuts their connections when the time is up: a timeout of a socket starts again with every byte."""
+
+    def __init__(self, seconds: float):
+        self.sockets, self.passed = [], False
+        self.timer = threading.Timer(seconds, self.cut)
+        self.timer.daemon = True
+
+    def __enter__(self):
+        self.timer.start()
+        return self
+
+    def __exit__(self, *_):
+        self.timer.cancel()
+
+    def cut(self) -> None:
+        self.passed = True
+        for connected in self.sockets:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    def open(self, url: str):
+        def connection(kind):
+            def connect(this):
+                kind.connect(this)
+                self.sockets.append(this.sock)
+                if self.passed:
+                    self.cut()
+
+            return type(kind.__name__, (kind,), {"connect": connect})
+
+        class Plain(urllib.request.HTTPHandler):
+            def http_open(self, request):
+                return self.do_open(connection(http.client.HTTPConnection), request)
+
+        class Encrypted(urllib.request.HTTPSHandler):
+            def https_open(self, request):
+                return self.do_open(connection(http.client.HTTPSConnection), request)
+
+        return urllib.request.build_opener(Plain, Encrypted).open(url, timeout=STALL_SECONDS)
 
 
 def fetch_debian(lock: Path, folder: Path) -> None:
@@ -81,7 +143,10 @@ def fetch_debian(lock: Path, folder: Path) -> None:
             check_sha256(path, entry.sha256)
         else:
             missing.append(entry)
-    if missing:
+    with bundle.given() as bundled:
+        for entry in missing if bundled else ():
+            bundled.take(entry, folder, Path(entry.path).name)
+    if missing and not bundled:
         mirrors = debian_mirrors()
         size = sum(entry.size for entry in missing)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -93,7 +158,10 @@ def fetch_debian(lock: Path, folder: Path) -> None:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-    print(f"{lock.name}: {len(entries)} files verified, {len(missing)} downloaded", flush=True)
+    print(
+        f"{lock.name}: {len(entries)} files verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
+        flush=True,
+    )
 
 
 def progress(text: str, last: bool) -> None:
@@ -115,17 +183,15 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_requirements(lock)
     missing = [entry for entry in entries if find_wheel(folder, entry.path) is None]
-    if missing:
-        wanted = folder / f".{lock.stem}.partial"
-        wanted.write_text("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
+    with bundle.given() as bundled:
+        for entry in missing if bundled else ():
+            bundled.take(entry, folder)
+    if missing and not bundled:
         print(f"{lock.name}: pip downloads {', '.join(e.path for e in missing)}", flush=True)
-        with contextlib.ExitStack() as cleanup:
-            cleanup.callback(wanted.unlink)
-            run = subprocess.run(
-                [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
-                 "--dest", folder, "--requirement", wanted],
-                stderr=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
+        with tempfile.NamedTemporaryFile("w", prefix=f".{lock.stem}.", suffix=".partial", dir=folder) as wanted:
+            wanted.write("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
+            wanted.flush()
+            run = pip_download(folder, wanted.name)
         if run.returncode:
             raise Failure(explain_pip(run.stderr))
     for entry in entries:
@@ -133,7 +199,19 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
         if path is None:
             raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
         check_sha256(path, entry.sha256)
-    print(f"{lock.name}: {len(entries)} wheels verified, {len(missing)} downloaded", flush=True)
+    print(
+        f"{lock.name}: {len(entries)} wheels verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
+        flush=True,
+    )
+
+
+def pip_download(folder: Path, requirements: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
+               "--dest", folder, "--requirement", requirements]  # fmt: skip
+    try:
+        return children.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"pip was not done after {PIP_SECONDS} s: check the network, and run this again") from error
 
 
 def explain_pip(stderr: str) -> str:
@@ -155,22 +233,26 @@ def explain_pip(stderr: str) -> str:
     return f"{said}; {remedy}"
 
 
-def fetch_debian_set(*names: str) -> None:
+def fetch_debian_set(*names: str, locks: Path = LOCKS) -> None:
     """The packages of some locks: ``fetch_debian_set("build", "test")``."""
     for name in names:
-        fetch_debian(LOCKS / f"debian-{name}.lock", CACHE / "debian")
+        fetch_debian(locks / f"debian-{name}.lock", CACHE / "debian")
 
 
-def fetch_set(*names: str) -> None:
+def fetch_set(*names: str, locks: Path = LOCKS) -> None:
     """The wheels of some requirement sets: ``fetch_set("build", "test")``."""
     for name in names:
-        fetch_wheels(LOCKS / f"requirements-{name}.txt", CACHE / "wheels")
+        fetch_wheels(locks / f"requirements-{name}.txt", CACHE / "wheels")
+
+
+def fetch_all() -> None:
+    fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
+    fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
 
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
-    fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
+    fetch_all()
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 
 import argparse
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
+import children
 import engine as engines
 import fetch
 import rootfs
-from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, Failure, main_guard, sha256_of
+from common import CACHE, DIST, ROOT, Failure, main_guard, sha256_of
 
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
@@ -32,8 +34,8 @@ def check_choices(variant: str, base: str) -> None:
         )
 
 
-def dockerfile(variant: str) -> Path:
-    return ROOT / f"Dockerfile.{variant}"
+def dockerfile(variant: str, tree: Path = ROOT) -> Path:
+    return tree / f"Dockerfile.{variant}"
 
 
 def image_name(target: str, variant: str) -> str:
@@ -54,22 +56,33 @@ def inputs_digest(base: str, *files: Path) -> str:
     return digest.hexdigest()
 
 
-def debian_base(engine: str, target: str) -> str:
+def debian_base(engine: str, target: str, tree: Path = ROOT) -> str:
     """Name of the image of docker/locks/debian-<target>.lock; assembles and imports it if it is missing."""
-    lock = LOCKS / f"debian-{target}.lock"
+    lock = tree / f"docker/locks/debian-{target}.lock"
     image = f"customops-base:{target}-{inputs_digest('debian', lock, Path(rootfs.__file__))[:12]}"
     if inspect(engine, image, "{{.Id}}") is None:
         tar = CACHE / f"rootfs-{target}.tar"
         rootfs.assemble(lock, CACHE / "debian", tar)
-        subprocess.run([engine, "import", tar, image], check=True, stdout=subprocess.DEVNULL)
+        children.run([engine, "import", tar, image], stdout=subprocess.DEVNULL)
         tar.unlink()
     return image
 
 
-def manylinux_base(engine: str) -> str:
-    if inspect(engine, MANYLINUX, "{{.Id}}") is None and subprocess.run([engine, "pull", MANYLINUX]).returncode:
-        raise Failure(f"BASE=manylinux: {MANYLINUX} cannot be pulled from here; BASE=debian needs no registry")
-    return MANYLINUX
+def manylinux(tree: Path) -> str:
+    """MANYLINUX of this file in a tree, read and not run."""
+    found = re.search(
+        r'^MANYLINUX = "(\S+@sha256:[0-9a-f]{64})"$', (tree / "docker/images.py").read_text(), re.MULTILINE
+    )
+    if not found:
+        raise Failure(f"{tree}/docker/images.py pins no manylinux image: only BASE=debian can be built there")
+    return found[1]
+
+
+def manylinux_base(engine: str, tree: Path = ROOT) -> str:
+    image = manylinux(tree)
+    if inspect(engine, image, "{{.Id}}") is None and subprocess.run([engine, "pull", image]).returncode:
+        raise Failure(f"BASE=manylinux: {image} cannot be pulled from here; BASE=debian needs no registry")
+    return image
 
 
 def check_disk(engine: str) -> None:
@@ -81,64 +94,65 @@ def check_disk(engine: str) -> None:
         raise Failure(f"the images need about {GIGABYTES_NEEDED} GB, {path} has {free:.1f} GB left: free some space")
 
 
-def fetch_inputs(variant: str) -> None:
-    cuda = variant == "cuda"
-    fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()))
-    fetch.fetch_set("build", "test", *(CUDA_SETS if cuda else ()))
+def fetch_inputs(variant: str, tree: Path = ROOT) -> None:
+    cuda, locks = variant == "cuda", tree / "docker/locks"
+    fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()), locks=locks)
+    fetch.fetch_set("build", "test", *(CUDA_SETS if cuda else ()), locks=locks)
 
 
-def digest_names(variant: str, base: str) -> dict[str, str]:
-    """Names of the build and test image of this working tree.
+def digest_names(variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
+    """Names of the build and test image of a tree, by default this one.
 
     A name ends in a digest of the image's inputs, so that two checkouts with one engine never use each other's images.
     """
     # What the Dockerfiles copy, and what makes the base images.
-    copied = [*IMAGE_SCRIPTS.glob("*.sh"), *IMAGE_SCRIPTS.glob("*.py"), *LOCKS.glob("*.lock"), Path(rootfs.__file__)]
+    scripts, locks = tree / "docker/image", tree / "docker/locks"
+    copied = [*scripts.glob("*.sh"), *scripts.glob("*.py"), *locks.glob("*.lock"), Path(rootfs.__file__)]
     sets = (*TARGETS, "host") if variant == "cpu" else (*TARGETS, "host", *CUDA_SETS)
-    copied += [LOCKS / f"requirements-{name}.txt" for name in sets]
+    copied += [locks / f"requirements-{name}.txt" for name in sets]
     if variant == "cuda":
-        copied.append(dockerfile("cpu"))
-    digest = inputs_digest(MANYLINUX if base == "manylinux" else base, dockerfile(variant), *sorted(copied))
+        copied.append(dockerfile("cpu", tree))
+    digest = inputs_digest(manylinux(tree) if base == "manylinux" else base, dockerfile(variant, tree), *sorted(copied))
     return {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
 
 
-def ensure(engine: str, variant: str, base: str) -> dict[str, str]:
+def ensure(engine: str, variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
     """Builds the missing images of `digest_names`, from inputs that must have been fetched; returns the names.
 
-    Also tags the images customops-build:<variant> and customops-test:<variant>, for use by hand.
+    Also tags this tree's images customops-build:<variant> and customops-test:<variant>, for use by hand.
     """
-    names = digest_names(variant, base)
+    names = digest_names(variant, base, tree)
     missing = [target for target in TARGETS if inspect(engine, names[target], "{{.Id}}") is None]
     if missing:
         check_disk(engine)
-        below = bases(engine, base) if variant == "cpu" else below_cuda(engine, base)
-        build(engine, dockerfile(variant), below, {target: names[target] for target in missing})
+        below = (bases if variant == "cpu" else below_cuda)(engine, base, tree)
+        build(engine, dockerfile(variant, tree), below, {target: names[target] for target in missing}, tree)
     for target, name in names.items():
-        subprocess.run([engine, "tag", name, image_name(target, variant)], check=True)
+        if tree == ROOT:
+            subprocess.run([engine, "tag", name, image_name(target, variant)], check=True)
         print(f"{name}: {'built' if target in missing else 'up to date'}", flush=True)
     return names
 
 
-def bases(engine: str, base: str) -> dict[str, str]:
+def bases(engine: str, base: str, tree: Path) -> dict[str, str]:
     """Build arguments of Dockerfile.cpu."""
     if base == "debian":
-        return {f"{target.upper()}_BASE": debian_base(engine, target) for target in TARGETS}
-    image = manylinux_base(engine)
-    return {"BASE": MANYLINUX, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
+        return {f"{target.upper()}_BASE": debian_base(engine, target, tree) for target in TARGETS}
+    image = manylinux_base(engine, tree)
+    return {"BASE": image, "BUILD_BASE": image, "TEST_BASE": image, "GCC_VERSION": "any", "PYTHON_VERSION": "any"}
 
 
-def below_cuda(engine: str, base: str) -> dict[str, str]:
+def below_cuda(engine: str, base: str, tree: Path) -> dict[str, str]:
     """Build arguments of Dockerfile.cuda: the CPU images that it starts from."""
-    return {f"{target.upper()}_IMAGE": name for target, name in ensure(engine, "cpu", base).items()}
+    return {f"{target.upper()}_IMAGE": name for target, name in ensure(engine, "cpu", base, tree).items()}
 
 
-def build(engine: str, file: Path, arguments: dict[str, str], names: dict[str, str]) -> None:
+def build(engine: str, file: Path, arguments: dict[str, str], names: dict[str, str], tree: Path) -> None:
     for target, name in names.items():
         print(f"building {name}", flush=True)
-        subprocess.run(
+        children.run(
             [engine, "build", "--network=none", f"--file={file}", f"--target={target}",
-             *(f"--build-arg={key}={value}" for key, value in arguments.items()), f"--tag={name}", ROOT],
-            check=True,
+             *(f"--build-arg={key}={value}" for key, value in arguments.items()), f"--tag={name}", tree],
         )  # fmt: skip
 
 
@@ -156,10 +170,12 @@ def main() -> None:
     fetch_inputs(args.variant)
     ensure(engine, args.variant, args.base)
     if args.shell:
-        mounts = (f"--volume={ROOT}:/project", "--workdir=/project")
-        subprocess.run(
-            [engine, "run", "--rm", "-it", "--network=none", *mounts, image_name("build", args.variant), "bash"],
-            check=False,
+        mounts = (f"--volume={ROOT}:/project:ro", f"--volume={DIST}:/out", "--workdir=/project")
+        DIST.mkdir(exist_ok=True)
+        print("/project is read-only; /opt/customops/build-wheel.sh /project /out builds into dist/", flush=True)
+        options = ("-it", *mounts, *children.AS_OWNER, "--cap-add=CHOWN")  # CHOWN: you own the wheel
+        children.run_container(
+            engine, image_name("build", args.variant), "bash", options=options, interactive=True, check=False
         )
 
 

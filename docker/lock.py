@@ -4,24 +4,35 @@
     requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64
 
 No other step resolves versions. A lock line names one file by its sha256 and no host. Requires a Debian-like machine with
-apt; DEBIAN_MIRROR overrides its mirror.
+apt and Debian's archive keys; DEBIAN_MIRROR overrides its mirror. Nothing of this machine's apt configuration counts but the
+mirror and the proxy: only Debian's own keys, named below, are trusted. A lock's header says which Release file it is from.
 """
 
 import argparse
 import contextlib
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard
+from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard, sha256_of
 
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
 SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
 # This package has nvcc, cicc and what they call; its dependencies are not needed (docker/image/install-cuda.sh).
 CUDA_SUITE, CUDA_PACKAGE, CUDA_VERSION = "trixie", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2"
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # the fingerprints decide which of its keys count
+KEYS = {  # Debian's archive keys and the stable release keys
+    "bullseye": ("1F89983E0081FDE018F3CC9673A4F27B8DD47936", "A4285295FC7B1A81600062A9605C66F00D6C9793"),
+    "bookworm": ("B8B80B5B623EAB6AD8775C45B7C5D7D6350947F8", "4D64FEC119C2029067D6E791F8D2585B8783D481"),
+    "trixie": ("04B54C3CDCA79751B16BC6B5225629DF75B188BD", "41587F7DB8C774BCCF131416762F67A0B2C39DE4"),
+}
 
 
 def names(path: Path) -> list[str]:
@@ -43,25 +54,71 @@ def stanzas(text: str):
             yield fields
 
 
+def sources(mirror: str) -> str:
+    """The list of apt's sources, each with the keys that may sign it: a release is signed by its own and the next one's."""
+    signed = ",".join(key for keys in KEYS.values() for key in keys)
+    return (
+        f"deb [arch=amd64 signed-by={signed}] {mirror} {SUITE} main\n"
+        f"deb-src [signed-by={signed}] {mirror} {SOURCE_SUITE} main\n"
+        f"deb [arch=amd64 signed-by={signed}] {mirror} {CUDA_SUITE} non-free\n"
+    )
+
+
+def proxies() -> str:
+    """The proxies of this machine's apt, as apt configuration."""
+    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
+    return "\n".join(re.findall(r'^Acquire::https?::Proxy "[^"\n]*";$', dump, re.MULTILINE))
+
+
+class Apt:
+    """apt(program, *arguments) -> stdout, with settings and a state directory of its own."""
+
+    def __init__(self, root: Path, flags: list[str]):
+        self.lists, self.flags = root / "lists", flags
+        inherited = {k: v for k, v in os.environ.items() if k == "PATH" or k.lower().endswith("_proxy")}
+        self.environment = inherited | {"APT_CONFIG": str(root / "apt.conf"), "LC_ALL": "C"}
+
+    def __call__(self, program: str, *arguments: str) -> str:
+        command = [program, *self.flags, *arguments]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=self.environment).stdout
+
+    def release(self, suite: str) -> str:
+        """A header line of a lock: the signed file that everything in it follows from."""
+        (path,) = self.lists.glob(f"*_dists_{suite}_InRelease")
+        date = re.search(r"^Date: (.+)$", path.read_text(), re.MULTILINE)
+        return f"# {suite}, InRelease of {date[1] if date else '?'}, sha256 {sha256_of(path)}"
+
+
 @contextlib.contextmanager
 def isolated_apt(mirror: str):
-    """Yields apt(program, *arguments) -> stdout, with a state directory of its own, after a signature check by `update`."""
+    """Yields an Apt after a signature check by `update`."""
+    if not KEYRING.exists():
+        raise Failure(
+            f"make lock needs Debian's archive keys, and {KEYRING} is not there: apt-get install debian-archive-keyring"
+        )
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
-        for folder in ("lists/partial", "cache/archives/partial"):
+        for folder in ("lists/partial", "cache/archives/partial", "trusted", "none"):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
-        (root / "sources.list").write_text(
-            f"deb [arch=amd64] {mirror} {SUITE} main\n"
-            f"deb-src {mirror} {SOURCE_SUITE} main\n"
-            f"deb [arch=amd64] {mirror} {CUDA_SUITE} non-free\n"
-        )
+        shutil.copyfile(KEYRING, root / "trusted/debian.gpg")
+        (root / "sources.list").write_text(sources(mirror))
+        # Read before all else, so that no file of this machine's configuration is.
+        (root / "apt.conf").write_text(f'Dir::Etc::main "/dev/null";\nDir::Etc::parts "{root}/none";\n{proxies()}\n')
         options = {
+            "Dir::Etc::trusted": "/dev/null",
+            "Dir::Etc::trustedparts": root / "trusted",
+            "Dir::Etc::preferences": "/dev/null",
+            "Dir::Etc::preferencesparts": root / "none",
+            "Acquire::AllowInsecureRepositories": "false",
+            "Acquire::AllowWeakRepositories": "false",
+            "Acquire::AllowDowngradeToInsecureRepositories": "false",
+            "APT::Get::AllowUnauthenticated": "false",
             "Dir::State::status": root / "status",
             "Dir::State::lists": root / "lists",
             "Dir::Cache": root / "cache",
             "Dir::Etc::sourcelist": root / "sources.list",
-            "Dir::Etc::sourceparts": "-",
+            "Dir::Etc::sourceparts": root / "none",
             "APT::Architecture": "amd64",
             "APT::Architectures": "amd64",
             "APT::Install-Recommends": "false",
@@ -69,12 +126,13 @@ def isolated_apt(mirror: str):
             "Acquire::Languages": "none",
             "Acquire::Check-Valid-Until": "false",
         }
-        flags = [f"-o{key}={value}" for key, value in options.items()]
-
-        def apt(program: str, *arguments: str) -> str:
-            return subprocess.run([program, *flags, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
-
-        apt("apt-get", "update", "--quiet", "--error-on=any")
+        apt = Apt(root, [f"-o{key}={value}" for key, value in options.items()])
+        try:
+            apt("apt-get", "update", "--quiet", "--error-on=any")
+        except subprocess.CalledProcessError as error:
+            raise Failure(
+                f"{mirror} is not signed by Debian's keys, or cannot be read, see above: set DEBIAN_MIRROR"
+            ) from error
         yield apt
 
 
@@ -84,7 +142,7 @@ def lock_debian(apt, packages: Path) -> None:
     chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
     pinned = [f"{name}={version.lstrip('(')}" for name, version in chosen]
     found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *pinned))}
-    write_debian_lock(packages.with_suffix(".lock"), [found[name] for name in sorted(found)])
+    write_debian_lock(packages.with_suffix(".lock"), apt.release(SUITE), [found[name] for name in sorted(found)])
 
 
 def lock_python_source(apt) -> None:
@@ -96,17 +154,18 @@ def lock_python_source(apt) -> None:
                 path = f"{source['Directory']}/{name}"
                 keys = ("Package", "Version", "SHA256", "Size", "Filename")
                 values = (SOURCE_PACKAGE, SOURCE_VERSION, sha256, size, path)
-                return write_debian_lock(LOCKS / "debian-source.lock", [dict(zip(keys, values, strict=True))])
+                entry = dict(zip(keys, values, strict=True))
+                return write_debian_lock(LOCKS / "debian-source.lock", apt.release(SOURCE_SUITE), [entry])
     raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
 
 
 def lock_cuda(apt) -> None:
     found = list(stanzas(apt("apt-cache", "show", f"{CUDA_PACKAGE}={CUDA_VERSION}")))
-    write_debian_lock(LOCKS / "debian-cuda.lock", found[:1])
+    write_debian_lock(LOCKS / "debian-cuda.lock", apt.release(CUDA_SUITE), found[:1])
 
 
-def write_debian_lock(path: Path, entries: list[dict]) -> None:
-    lines = ["# make lock", "# sha256 size package version path-on-a-mirror"]
+def write_debian_lock(path: Path, release: str, entries: list[dict]) -> None:
+    lines = ["# make lock", release, "# sha256 size package version path-on-a-mirror"]
     lines += [" ".join(e[k] for k in ("SHA256", "Size", "Package", "Version", "Filename")) for e in entries]
     path.write_text("\n".join(lines) + "\n")
     print(f"{path.name}: {len(entries)} files, {sum(int(e['Size']) for e in entries) / 1e6:.0f} MB")

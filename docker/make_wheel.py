@@ -6,6 +6,7 @@ compiler, and the manylinux tag that this compiler allows. dist/ changes only if
 """
 
 import argparse
+import contextlib
 import os
 import shlex
 import shutil
@@ -13,7 +14,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import children
 import engine as engines
 import fetch
 import images
@@ -28,6 +31,7 @@ from common import (
     fresh_folder,
     main_guard,
     read_record,
+    replacing,
     sha256_of,
     virtual_environment,
 )
@@ -51,12 +55,36 @@ class Steps:
         print(f"==> {text}  ({time.monotonic() - self.started:.0f} s)", flush=True)
 
 
-def stage(project: Path, staged: Path) -> dict[str, str]:
-    """Copies the sources of a project; returns commit, dirty flag and time, for the build record."""
+class Staged(NamedTuple):
+    """A copy of the sources of a project."""
+
+    facts: dict[str, str]  # commit, dirty flag and time, for the build record
+    hashes: dict[str, str]  # of every file, taken before the facts
+
+    def check(self, folder: Path) -> None:
+        """Refuses what was built from a copy that somebody changed meanwhile: the facts would not be about it."""
+        now = hashes_of(folder)
+        changed = sorted(name for name in self.hashes | now if self.hashes.get(name) != now.get(name))
+        if changed:
+            raise Failure(f"{folder / changed[0]} changed during the build: nothing may write there; run this again")
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            found[str(path.relative_to(folder))] = f"link to {os.readlink(path)}"
+        elif path.is_file():
+            found[str(path.relative_to(folder))] = sha256_of(path)
+    return found
+
+
+def stage(project: Path, staged: Path) -> Staged:
     subprocess.run(["bash", IMAGE_SCRIPTS / "stage-source.sh", project, staged], check=True)
+    hashes = hashes_of(staged)
     command = ["bash", IMAGE_SCRIPTS / "source-facts.sh", project, staged]
     text = subprocess.check_output(command, text=True, env=environment())
-    return dict(line.split("=", 1) for line in text.splitlines())
+    return Staged(dict(line.split("=", 1) for line in text.splitlines()), hashes)
 
 
 def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
@@ -76,16 +104,17 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
     """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container."""
     tools = virtual_environment("host")
     settings = [f"--env={name}={value}" for name, value in variables.items()]
-    arguments = ["--network=none", *create, *settings]
+    label = children.new_label()
+    restrictions = [f"--label={label}", *children.RESTRICTED, *children.AS_OWNER]
+    arguments = ["--network=none", *create, *restrictions, *settings]
     env = environment(
         tools,
         CIBW_MANYLINUX_X86_64_IMAGE=image,
         CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {shlex.join(arguments)}; disable_host_mount: true",
         SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
     )
-    subprocess.run(
-        [tools / "cibuildwheel", "--platform=linux", f"--output-dir={out}", "."], check=True, cwd=source, env=env
-    )
+    command = [tools / "cibuildwheel", "--platform=linux", f"--output-dir={out}", "."]
+    children.run(command, containers=(engine, label), cwd=source, env=env)
 
 
 def ccache(image: str) -> dict[str, str]:
@@ -106,14 +135,16 @@ def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]
     """
     source, objects = CACHE / "source", CACHE / "ccache"
     objects.mkdir(exist_ok=True)
-    variables = stage(ROOT, source) | archs | ccache(image)
+    staged = stage(ROOT, source)
+    variables = staged.facts | archs | ccache(image)
     run_cibuildwheel(engine, image, source, out, variables, f"--volume={objects}:/ccache")
+    staged.check(source)
     shutil.rmtree(source)
 
 
 def test_in_container(engine: str, image: str, out: Path) -> None:
     mounts = (f"--volume={out}:/dist:ro", f"--volume={ROOT / 'tests'}:/tests:ro")
-    subprocess.run([engine, "run", "--rm", "--network=none", *mounts, image], check=True)
+    children.run_container(engine, image, options=(*mounts, *children.AS_OWNER))
 
 
 def check_host() -> None:
@@ -150,7 +181,7 @@ def host_variant(variant: str) -> dict[str, str]:
     expected = " ".join(map(sha256_of, inputs))
     if not stamp.exists() or stamp.read_text() != expected:
         script = ["bash", IMAGE_SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
-        subprocess.run(script, check=True, env=environment(tools))
+        children.run(script, env=environment(tools))
         stamp.write_text(expected)
     homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
     return {"CUSTOMOPS_VARIANT": "cuda"} | homes
@@ -158,13 +189,14 @@ def host_variant(variant: str) -> dict[str, str]:
 
 def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
     tools = virtual_environment("build")
-    env = environment(tools, MANYLINUX="auto", **host_variant(variant), **archs)
-    subprocess.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], check=True, env=env)
+    temporary = str(fresh_folder("tmp"))  # what a killed build leaves there, the next one removes
+    env = environment(tools, MANYLINUX="auto", TMPDIR=temporary, **host_variant(variant), **archs)
+    children.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], env=env)
 
 
 def test_on_host(out: Path) -> None:
     tools = virtual_environment("test")
-    subprocess.run(["bash", IMAGE_SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], check=True, env=environment(tools))
+    children.run(["bash", IMAGE_SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], env=environment(tools))
 
 
 def publish(out: Path) -> Path:
@@ -174,17 +206,10 @@ def publish(out: Path) -> Path:
         raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
     files = [wheels[0], provenance.write(wheels[0], LOCKS)]
     DIST.mkdir(exist_ok=True)
-    partials = [DIST / f".{file.name}.partial" for file in files]
-    try:
-        for file, partial in zip(files, partials, strict=True):
-            shutil.copyfile(file, partial)
-    except OSError:
-        for partial in partials:
-            partial.unlink(missing_ok=True)
-        raise
-    for file, partial in zip(files, partials, strict=True):
-        partial.rename(DIST / file.name)
-    for old in DIST.glob("customops-*.whl*"):
+    with contextlib.ExitStack() as both:  # appear together, after the last byte of both
+        for file in files:
+            shutil.copyfile(file, both.enter_context(replacing(DIST / file.name)))
+    for old in [*DIST.glob("customops-*.whl*"), *DIST.glob(".customops-*.partial")]:  # the latter of killed runs
         if old.name not in {file.name for file in files}:
             old.unlink()
     return DIST / wheels[0].name
@@ -217,9 +242,8 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         names = images.ensure(engine, variant, base)
         steps.next()
         build_in_container(engine, names["build"], out, archs)
-        if not os.environ.get("CUSTOMOPS_TESTED"):  # set by `make verify`, whose wheel has passed
-            steps.next()
-            test_in_container(engine, names["test"], out)
+        steps.next()
+        test_in_container(engine, names["test"], out)
     wheel = publish(out)
     steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
 
@@ -246,7 +270,7 @@ def test_pipeline() -> None:
     tools = virtual_environment("pipeline")
     processes = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")  # tests of one file share folders
     pytest = (tools / "python", "-m", "pytest", "-q", *processes, "tests/pipeline")
-    run = subprocess.run(pytest, cwd=ROOT, env=environment(tools), check=False)
+    run = children.run(pytest, cwd=ROOT, env=environment(tools), check=False)
     if run.returncode:
         raise Failure("the tests of the pipeline failed, see above")
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import children
 from common import CACHE, DIST, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard
 
 GIGABYTES_NEEDED = 8
@@ -69,7 +70,7 @@ def run_pair(python: str, torch: str) -> str:
     tools, reason = prepare(python, torch)
     if tools is None:
         return f"skipped: {reason}"
-    run = subprocess.run(
+    run = children.run(
         ["bash", IMAGE_SCRIPTS / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip

@@ -9,7 +9,8 @@ import argparse
 import subprocess
 from pathlib import Path
 
-from common import CACHE, DIST, Failure, environment, main_guard, read_record, sha256_of, virtual_environment
+from common import CACHE, DIST, ROOT, Failure, environment, main_guard, read_record, sha256_of, virtual_environment
+from trust import release_commit
 
 
 def check(wheel: Path) -> None:
@@ -39,6 +40,10 @@ def main() -> None:
     version = wheels[0].name.split("-")[1].partition("+")[0]
     if args.tag and args.tag != f"v{version}":
         raise Failure(f"the tag {args.tag} is not v{version}, the version in pyproject.toml")
+    if args.tag and release_commit(ROOT, args.tag) != read_record(wheels[0])["source"]["commit"]:
+        raise Failure(
+            f"{wheels[0].name} was not built from the tag {args.tag}: check it out, then `make wheel reproduce`"
+        )
     twine = virtual_environment("publish") / "twine"
     subprocess.run([twine, "check", "--strict", wheels[0]], check=True, env=environment())
     if args.check_only:

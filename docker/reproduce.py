@@ -16,6 +16,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import children
 import engine as engines
 import images
 from common import (
@@ -39,10 +40,12 @@ SECOND = {"TZ": "America/St_Johns", "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8", 
 
 def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> Path:
     """A copy whose files are created in another order, with the modes of another umask."""
-    for file in sorted((p for p in source.rglob("*") if p.is_file()), reverse=backwards):
+    for file in sorted((p for p in source.rglob("*") if p.is_file() or p.is_symlink()), reverse=backwards):
         copy = target / file.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
+        shutil.copyfile(file, copy, follow_symlinks=False)
+        if file.is_symlink():
+            continue
         copy.chmod(
             (0o700 if os.access(file, os.X_OK) else 0o600)
             if private
@@ -55,30 +58,37 @@ def build_with_cibuildwheel(engine: str, image: str, source: Path, out: Path, fa
     run_cibuildwheel(engine, image, source, out, facts | FIRST, "--hostname=first")
 
 
-def build_with_run(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
-    """Plain `docker run` as another user, on a file system in memory, at a later time; checks that the time is faked."""
-    clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    variables = [f"--env={name}={value}" for name, value in (facts | SECOND | clock).items()]
-    later = int(time.time()) + (DAYS_LATER - 1) * 86400
-    script = f"""
-        (($(date +%s) > {later})) || {{ echo 'error: libfaketime does not work in this image' >&2; exit 1; }}
-        umask 077 && /opt/customops/build-wheel.sh /project /out"""
+def build_with_run(
+    engine: str, image: str, source: Path, out: Path, variables: dict[str, str], before: str = "", options=()
+) -> None:
+    """Plain `docker run` as another user, with everything but /tmp and the output read-only; runs `before` first."""
     out.chmod(0o777)
     for path in (source, *source.rglob("*")):
-        path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
-    subprocess.run(
-        [engine, "run", "--rm", "--network=none", "--hostname=second", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", *variables,
-         f"--volume={source}:/project:ro", f"--volume={out}:/out", image,
-         "bash", "-c", script],
-        check=True,
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+    children.run_container(
+        engine, image, "bash", "-c", f"{before} umask 077 && /opt/customops/build-wheel.sh /project /out",
+        options=["--read-only", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", "--env=HOME=/tmp", *options,
+                 *(f"--env={name}={value}" for name, value in variables.items()),
+                 f"--volume={source}:/project:ro", f"--volume={out}:/out"],
     )  # fmt: skip
+
+
+def build_later(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
+    """The same on another host, at a later time; checks that the time is faked."""
+    clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    later = int(time.time()) + (DAYS_LATER - 1) * 86400
+    faked = f"""
+        (($(date +%s) > {later})) || {{ echo 'error: libfaketime does not work in this image' >&2; exit 1; }}
+       """
+    build_with_run(engine, image, source, out, facts | SECOND | clock, faked, ["--hostname=second"])
 
 
 def build_on_host(source: Path, out: Path, facts: dict[str, str], extra: dict[str, str]) -> None:
     tools = virtual_environment("build")
-    subprocess.run(
+    children.run(
         ["bash", IMAGE_SCRIPTS / "build-wheel.sh", source, out],
-        check=True, env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
+        env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
     )  # fmt: skip
 
 
@@ -108,9 +118,8 @@ def report(engine: str, image: str, first: Path, second: Path) -> None:
         folders = [f"--volume={path.parent}:/{name}:ro" for path, name in ((first, "first"), (second, "second"))]
         # ldconfig: diffoscope finds libmagic through the loader's cache, which an unpacked base lacks.
         script = 'ldconfig && env -u PYTHONPATH /usr/bin/python3 /usr/bin/diffoscope "$@" | head -n 200'
-        run = [engine, "run", "--rm", "--network=none", *folders, image]
-        files = (f"/first/{first.name}", f"/second/{second.name}")
-        subprocess.run([*run, "bash", "-c", script, "diffoscope", *files], check=False)
+        command = ("bash", "-c", script, "diffoscope", f"/first/{first.name}", f"/second/{second.name}")
+        children.run_container(engine, image, *command, options=(*folders, *children.AS_OWNER), check=False)
     elif shutil.which("diffoscope"):
         subprocess.run(["diffoscope", first, second], check=False)
     else:
@@ -130,7 +139,8 @@ def compare(engine: str, image: str, first: Path, second: Path) -> str:
 
 def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], source: Path) -> None:
     work = fresh_folder("reproduce")
-    facts = stage(source, work / "staged") | archs
+    staged = stage(source, work / "staged")
+    facts = staged.facts | archs
     first, second = work / "first", work / "second"
     for folder in (first, second):
         folder.mkdir()
@@ -148,7 +158,9 @@ def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], sourc
         images.fetch_inputs(variant)
         image = images.ensure(engine, variant, base)["build"]
         build_with_cibuildwheel(engine, image, sources[0], first, facts)
-        build_with_run(engine, image, sources[1], second, facts)
+        build_later(engine, image, sources[1], second, facts)
+    for copy in sources:
+        staged.check(copy)
     sha256 = compare(engine, image, first, second)
     proof = CACHE / "reproduced"
     proof.mkdir(exist_ok=True)

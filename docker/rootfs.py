@@ -8,11 +8,12 @@ made. Each package is verified against the lock.
 """
 
 import argparse
+import hashlib
 import io
 import tarfile
 from pathlib import Path
 
-from common import Failure, check_sha256, main_guard, read_debian_lock
+from common import Failure, check_sha256, main_guard, read_debian_lock, replacing
 
 # Symbolic links and files that Debian's maintainer scripts create (update-alternatives, base-passwd).
 FINISH_LINKS = {
@@ -30,9 +31,15 @@ LEFT_OUT = ("usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/lo
 KEPT_IN_DOC = "/copyright"  # licences of what is linked statically into a wheel
 
 
-def deb_members(package: Path):
-    """The files of a .deb, which is an `ar` archive: (name, bytes)."""
+def locked_bytes(package: Path, expected: str) -> bytes:
+    """The bytes of a package, read once: what is unpacked is what was hashed."""
     data = package.read_bytes()
+    check_sha256(package, expected, hashlib.sha256(data).hexdigest())
+    return data
+
+
+def deb_members(package: Path, data: bytes):
+    """The files of a .deb, which is an `ar` archive: (name, bytes)."""
     if not data.startswith(b"!<arch>\n"):
         raise Failure(f"{package} is not a Debian package")
     offset = 8
@@ -45,8 +52,7 @@ def deb_members(package: Path):
 
 def assemble(lock: Path, packages: Path, output: Path) -> None:
     seen = set()
-    partial = output.with_name(output.name + ".partial")
-    with tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as out:
+    with replacing(output) as partial, tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as out:
 
         def add(info: tarfile.TarInfo, content=None) -> None:
             if info.name in seen:
@@ -58,8 +64,8 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
 
         for entry in read_debian_lock(lock):
             path = packages / Path(entry.path).name
-            check_sha256(path, entry.sha256)
-            content = next(body for name, body in deb_members(path) if name.startswith("data.tar"))
+            members = deb_members(path, locked_bytes(path, entry.sha256))
+            content = next(body for name, body in members if name.startswith("data.tar"))
             with tarfile.open(fileobj=io.BytesIO(content)) as data:
                 for info in data:
                     info.name = info.name.removeprefix("./").rstrip("/")
@@ -78,7 +84,6 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
             info = tarfile.TarInfo(name)
             info.size = len(text)
             add(info, io.BytesIO(text.encode()))
-    partial.rename(output)
     print(f"{output.name}: {len(seen)} files, {output.stat().st_size / 1e6:.0f} MB", flush=True)
 
 

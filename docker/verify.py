@@ -1,53 +1,73 @@
-"""Rebuilds a wheel from the commit that it records, and compares: `make verify WHEEL=...`.
+"""Rebuilds a wheel from the commit that it records, and compares: `make verify WHEEL=... [TRUST=REF]`.
 
-Prints `identical`, or reports what differs and fails. The rebuild uses the scripts, locks and Dockerfile of that commit, in
-a clone under .cache/verify, so a wheel stays verifiable after the project has changed.
+Prints `identical`, or reports what differs and fails. The commit must be one that a tag or the main branch of origin
+contains, or TRUST, which is printed. This checkout's scripts do the rebuild, in a container: the commit gives sources, locks,
+Dockerfiles and what they copy into the image, and nothing of it runs outside. So a wheel stays verifiable after the
+project has changed.
 """
 
 import argparse
 import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import engine as engines
-from common import CACHE, ROOT, Failure, environment, fresh_folder, main_guard, read_record, sha256_of
-from images import image_name
-from reproduce import report
+import images
+from common import CACHE, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
+from make_wheel import cuda_architectures
+from reproduce import build_with_run, report
+from trust import why_trusted
 
 
 def variant_of(record: dict) -> str:
     return record.get("variant", "cpu")  # the first releases had no other
 
 
-def rebuild(record: dict, engine: str) -> Path:
-    """Runs `make wheel` on the commit of a record, in a clone of this repository; returns the new wheel."""
-    commit = record["source"]["commit"]
-    if not re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", commit):
-        raise Failure(f"{commit!r} is not a commit")
-    source = fresh_folder("verify") / "source"
-    clone = subprocess.run(["git", "clone", "--quiet", "--no-checkout", ROOT, source], check=False)
-    checkout = subprocess.run(["git", "-C", source, "checkout", "--quiet", commit], capture_output=True, check=False)
-    if clone.returncode or checkout.returncode:
-        raise Failure(f"this repository has no commit {commit}: fetch it first (git fetch --all)")
-    script = source / "docker/make_wheel.py"  # every commit has it there
-    for name in ("debian", "wheels"):  # saves downloads; the rebuild verifies them again
-        if (CACHE / name).exists():
-            shutil.copytree(CACHE / name, source / ".cache" / name, copy_function=os.link)
-    env = environment(SOURCE_DATE_EPOCH=str(record["source"]["date_epoch"]), CUSTOMOPS_TESTED="1")
-    base = "manylinux" if "@sha256:" in record["base"] else "debian"
-    command = [sys.executable, script, "wheel", "--engine", engine, "--base", base, "--variant", variant_of(record)]
-    if archs := [f"{name}:{arch}" for name, cuda in record.get("cuda", {}).items() for arch in cuda["architectures"]]:
-        command += ["--cuda-archs", " ".join(archs)]
-    subprocess.run(command, check=True, env=env)
-    return next((source / "dist").glob("*.whl"))
+def check_out(commit: str, folder: Path) -> Path:
+    """The files of a commit, without a repository."""
+    folder.mkdir(parents=True)
+    line_ends = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
+    run = git(ROOT, *line_ends, f"--work-tree={folder}", "checkout", "--force", "--quiet", commit, "--", ".")
+    if run.returncode:
+        raise Failure(f"commit {commit} cannot be checked out: {run.stderr.strip()}")
+    return folder
+
+
+def facts_of(record: dict) -> dict[str, str]:
+    """What the wheel says about its source and its GPUs, as variables of the build."""
+    wanted = [f"{name}:{arch}" for name, cuda in record.get("cuda", {}).items() for arch in cuda["architectures"]]
+    return {
+        "SOURCE_COMMIT": record["source"]["commit"],
+        "SOURCE_DIRTY": "0",
+        "SOURCE_DATE_EPOCH": str(int(record["source"]["date_epoch"])),
+    } | cuda_architectures(variant_of(record), " ".join(wanted))
+
+
+def rebuild(record: dict, engine: str) -> tuple[str, Path]:
+    """Builds the commit of a record; returns the build image and the new wheel."""
+    variant, base = variant_of(record), "manylinux" if "@sha256:" in record["base"] else "debian"
+    images.check_choices(variant, base)
+    facts = facts_of(record)
+    work = fresh_folder("verify")
+    tree = check_out(facts["SOURCE_COMMIT"], work / "source")
+    images.fetch_inputs(variant, tree)
+    for name in ("debian", "wheels"):  # the Dockerfiles copy from there
+        shutil.copytree(CACHE / name, tree / ".cache" / name, copy_function=os.link)
+    image = images.ensure(engine, variant, base, tree)["build"]
+    shutil.rmtree(tree / ".cache")
+    out = work / "out"
+    out.mkdir()
+    build_with_run(engine, image, tree, out, facts)
+    wheels = list(out.glob("*.whl"))
+    if len(wheels) != 1:
+        raise Failure(f"the commit builds {len(wheels)} wheels, expected one")
+    return image, wheels[0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", default="auto")
+    parser.add_argument("--trust", default="", help="a ref whose commits may be built, too")
     parser.add_argument("wheel", type=Path)
     args = parser.parse_args()
     if not args.wheel.is_file():
@@ -56,14 +76,20 @@ def main() -> None:
     source = record["source"]
     if not source["commit"] or source["dirty"]:
         raise Failure(f"{args.wheel.name} was built from uncommitted changes: nobody can rebuild it")
-    engine = "host" if record["base"] == "host" else engines.choose(args.engine)[0]
-    if record["base"] != "host" and engine == "host":
+    if record["base"] == "host":
+        raise Failure(
+            f"{args.wheel.name} was built by a host's own compiler, which no lock names: nobody can rebuild it; "
+            "make wheel ENGINE=docker builds one that can be verified"
+        )
+    print(f"commit {source['commit']}: trusted, {why_trusted(ROOT, source['commit'], args.trust)}", flush=True)
+    engine = engines.choose(args.engine)[0]
+    if engine == "host":
         raise Failure(f"{args.wheel.name} was built in a container: start docker or podman to verify it")
-    again = rebuild(record, engine)
+    image, again = rebuild(record, engine)
     expected, actual = sha256_of(args.wheel), sha256_of(again)
     print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
     if expected != actual:
-        report(engine, image_name("build", variant_of(record)), args.wheel.resolve(), again)
+        report(engine, image, args.wheel.resolve(), again)
         raise Failure(f"{args.wheel.name} is not what its commit builds, see above")
     print("identical")
 

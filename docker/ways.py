@@ -7,13 +7,13 @@ then the whole op suite against the second and third (`make test` has run it aga
 
 import argparse
 import shutil
-import subprocess
 
+import children
 from common import CACHE, DIST, ROOT, Failure, environment, main_guard, virtual_environment
 
 
 def run(tools, env, *arguments) -> None:
-    subprocess.run([tools / "python", *arguments], check=True, env=env, cwd=CACHE / "ways")
+    children.run([tools / "python", *arguments], env=env, cwd=CACHE / "ways")
 
 
 def main() -> None:

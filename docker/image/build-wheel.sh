@@ -17,19 +17,23 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bash "$here/stage-source.sh" "$project" "$work/source"
+(cd "$work/source" && find . -type f -print0 | xargs -0 sha256sum) >"$work/staged"
 facts=$(bash "$here/source-facts.sh" "$project" "$work/source")
 while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 
 cd "$work/source"
 python -m build --wheel --no-isolation --outdir="$work/built" .
+sha256sum --check --quiet "$work/staged" >&2 ||  # the facts are about the files of before
+  { echo "error: the staged sources changed during the build: run it again" >&2; exit 1; }
 bash "$here/repair-wheel.sh" "$work"/built/*.whl "$work/repaired"
 
 # The owner of the project owns the wheel, even if a container runs this as root.
 deliver() {
-  cp "$1" "$output/.$(basename "$1").partial"
-  chmod 644 "$output/.$(basename "$1").partial"
-  if [[ $(id -u) == 0 ]]; then chown "$(stat -c %u:%g "$project")" "$output/.$(basename "$1").partial"; fi
-  mv "$output/.$(basename "$1").partial" "$output/$(basename "$1")"
+  partial=$(mktemp "$output/.$(basename "$1").XXXXXX.partial")
+  cp "$1" "$partial"
+  chmod 644 "$partial"
+  if [[ $(id -u) == 0 ]]; then chown "$(stat -c %u:%g "$project")" "$partial"; fi
+  mv "$partial" "$output/$(basename "$1")"
 }
 if [[ ! -d $output ]]; then
   mkdir "$output"

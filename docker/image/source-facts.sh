@@ -8,18 +8,18 @@ set -euo pipefail
 
 project=$(realpath "$1")
 staged=$(realpath "$2")
-git() { command git --no-optional-locks -c core.quotePath=false -C "$project" "$@"; }
+git() { bash "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/git.sh" "$project" "$@"; }
 
 committed_files() { git ls-tree -r HEAD | sed -nE 's/^100[0-9]+ blob ([0-9a-f]+)\t/\1 /p' | LC_ALL=C sort; }
 staged_files() {
-  (cd "$staged" && find . -type f -printf '%P\n') | while IFS= read -r file; do
-    echo "$(git hash-object --no-filters "$staged/$file") $file"
-  done | LC_ALL=C sort
+  local paths
+  paths=$(find "$staged" -type f)
+  paste -d ' ' <(git hash-object --no-filters --stdin-paths <<<"$paths") - <<<"${paths//"$staged/"/}" | LC_ALL=C sort
 }
 
-if [[ -z ${SOURCE_COMMIT:-} && $(git rev-parse --show-toplevel 2>/dev/null) == "$project" ]]; then
+if [[ -z ${SOURCE_COMMIT:-} ]] && git rev-parse 2>/dev/null; then
   if SOURCE_COMMIT=$(git rev-parse --verify --quiet HEAD); then
-    : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+    : "${SOURCE_DATE_EPOCH:=$(git log -1 --no-show-signature --format=%ct)}"
     SOURCE_DIRTY=1
     if committed=$(committed_files) && found=$(staged_files) && [[ $committed == "$found" ]]; then SOURCE_DIRTY=0; fi
   fi

@@ -6,10 +6,10 @@
 set -euo pipefail
 
 project=$(realpath "$1")
-git() { command git --no-optional-locks -C "$project" "$@"; }
+git() { bash "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/git.sh" "$project" "$@"; }
 
 list() {
-  if [[ $(git rev-parse --show-toplevel 2>/dev/null) == "$project" ]]; then
+  if git rev-parse 2>/dev/null; then
     git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
       if [[ -f $project/$file || -L $project/$file ]]; then printf '%s\0' "$file"; fi
     done

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +16,18 @@ sys.path[:0] = [str(ROOT / "docker"), str(ROOT / "docker/image")]
 @pytest.fixture
 def root():
     return ROOT
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a file system of 16 kB that is full but for some bytes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", folder]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system needs root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture

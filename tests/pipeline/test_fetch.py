@@ -1,6 +1,10 @@
 """Fetching: hashes decide, errors name file and remedy, and nothing half-done stays behind."""
 
+import contextlib
 import hashlib
+import socket
+import threading
+import time
 
 import common
 import fetch
@@ -44,15 +48,15 @@ def impatient(monkeypatch):
 def test_a_mirror_that_was_away_is_tried_again(lock, cache, serve, monkeypatch):
     monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT))
     calls = []
-    real = fetch.urllib.request.urlopen
+    real = fetch.Deadline.open
 
-    def flaky(url, **options):
+    def flaky(self, url):
         calls.append(url)
         if len(calls) < 3:
             raise fetch.urllib.error.URLError("Temporary failure in name resolution")
-        return real(url, **options)
+        return real(self, url)
 
-    monkeypatch.setattr(fetch.urllib.request, "urlopen", flaky)
+    monkeypatch.setattr(fetch.Deadline, "open", flaky)
     fetch.fetch_debian(lock, cache)
     assert len(calls) == 3
     assert (cache / "hello_1_amd64.deb").read_bytes() == CONTENT
@@ -100,13 +104,57 @@ def test_a_corrupted_cached_file_is_named(lock, cache):
         fetch.fetch_debian(lock, cache)
 
 
-def test_a_full_disk_is_one_line(lock, cache, serve, monkeypatch):
-    monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT))
-    cache.mkdir()
-    (cache / "hello_1_amd64.deb.partial").symlink_to("/dev/full")
+def test_a_disk_that_fills_while_fetching_is_one_line(tmp_path, serve, small_disk, monkeypatch):
+    content = bytes(40_000)
+    lock = tmp_path / "debian-x.lock"
+    lock.write_text(f"{hashlib.sha256(content).hexdigest()} {len(content)} hello 1 {PATH}\n")
+    monkeypatch.setenv("DEBIAN_MIRROR", serve(content))
     with pytest.raises(SystemExit) as stopped:
-        common.main_guard(lambda: fetch.fetch_debian(lock, cache))
+        common.main_guard(lambda: fetch.fetch_debian(lock, small_disk), alone=False)
     assert "is full: free some space" in str(stopped.value)
+    assert list(small_disk.iterdir()) == []
+
+
+def test_a_mirror_cannot_fill_the_disk(lock, cache, serve, monkeypatch):
+    """The lock says 16 bytes; nothing of the rest is written."""
+    monkeypatch.setenv("DEBIAN_MIRROR", serve(CONTENT + bytes(50_000_000)))
+    written = []
+    real = fetch.copy_locked
+
+    def watched(url, entry, partial):
+        try:
+            real(url, entry, partial)
+        finally:
+            written.append(partial.stat().st_size)
+
+    monkeypatch.setattr(fetch, "copy_locked", watched)
+    with pytest.raises(common.Failure, match="larger than the locked 16 bytes"):
+        fetch.fetch_debian(lock, cache)
+    assert max(written) <= len(CONTENT)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", ["header", "body"])
+def test_a_mirror_that_trickles_is_given_up(lock, cache, monkeypatch, part):
+    """One byte every 0.2 s never reaches a socket's timeout."""
+    monkeypatch.setattr(fetch, "LEAST_SECONDS", 1)
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def trickle():
+        connection = server.accept()[0]
+        with contextlib.suppress(OSError), connection:
+            connection.sendall(b"HTTP/1.0 200 OK\r\nX: " if part == "header" else b"HTTP/1.0 200 OK\r\n\r\n")
+            for _ in range(60):
+                connection.sendall(b"a")
+                time.sleep(0.2)
+
+    threading.Thread(target=trickle, daemon=True).start()
+    monkeypatch.setenv("DEBIAN_MIRROR", f"http://127.0.0.1:{server.getsockname()[1]}")
+    started = time.monotonic()
+    with server, pytest.raises(common.Failure, match="not complete after 1 s"):
+        fetch.fetch_debian(lock, cache)
+    assert time.monotonic() - started < 5
+    assert list(cache.iterdir()) == []
 
 
 @pytest.mark.parametrize("line", ["nonsense", "0123 4 hello 1 pool/x.deb"])

@@ -1,5 +1,6 @@
 """What `make` says when something is missing: one line that names the remedy, and dist/ as it was."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -116,12 +117,14 @@ def test_corrupted_download(make, project):
     assert_one_clear_line(make("wheel", "ENGINE=host"), f"{name} is not the locked file: expected sha256", project)
 
 
-def test_full_disk(make, project, tmp_path):
-    """A cache on a device that is always full."""
-    cache = tmp_path / "full"
-    (cache / "wheels").mkdir(parents=True)
-    (cache / "wheels/.requirements-build.partial").symlink_to("/dev/full")
-    assert_one_clear_line(make("wheel", "ENGINE=host", CUSTOMOPS_CACHE=str(cache)), "is full: free some space", project)
+def test_full_disk(make, project, small_disk):
+    (small_disk / "wheels").mkdir()
+    (small_disk / "lock").touch()
+    with contextlib.suppress(OSError), (small_disk / "rest").open("wb", buffering=0) as rest:
+        while rest.write(bytes(4096)):
+            continue
+    run = make("wheel", "ENGINE=host", CUSTOMOPS_CACHE=str(small_disk))
+    assert_one_clear_line(run, "is full: free some space", project)
 
 
 def test_an_old_python_is_refused(make, project, tmp_path):
@@ -146,3 +149,51 @@ def test_tools_name_their_real_folder_when_the_cache_is_reached_through_a_link(t
     monkeypatch.setattr(fetch, "fetch_set", lambda *names: None)
     assert common.virtual_environment("none") == tmp_path / "real/none/bin"
     assert str(tmp_path / "real/none/bin/python") in (tmp_path / "real/none/bin/pip").read_text().splitlines()[0]
+
+
+def test_sources_that_change_during_the_build_are_not_recorded(project, root, tmp_path):
+    """build-wheel.sh on a project whose build edits one of its own staged files."""
+    toy = tmp_path / "toy"
+    toy.mkdir()
+    (toy / "module.py").touch()
+    (toy / "setup.py").write_text(
+        "from setuptools import setup\nopen('module.py', 'a').write('# torn')\nsetup(name='toy', py_modules=['module'])\n"
+    )
+    import common
+
+    tools = common.virtual_environment("build")
+    run = subprocess.run(
+        ["bash", root / "docker/image/build-wheel.sh", toy, tmp_path / "out"],
+        env=common.environment(tools, MANYLINUX="auto"), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode != 0
+    assert "error: the staged sources changed during the build: run it again" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("change", ["write", "add", "remove"])
+def test_a_staged_copy_that_changed_is_refused(project, tmp_path, change):
+    import common
+    import make_wheel
+
+    staged = make_wheel.stage(project, tmp_path / "staged")
+    staged.check(tmp_path / "staged")
+    file = tmp_path / "staged" / ("setup.py" if change != "add" else "new.py")
+    file.unlink() if change == "remove" else file.write_text("torn")
+    with pytest.raises(common.Failure, match=rf"{file.name} changed during the build"):
+        staged.check(tmp_path / "staged")
+
+
+def test_partial_files_have_names_of_their_own(tmp_path):
+    """Two writers of one file: the last to end wins, with all of its bytes."""
+    import common
+
+    with common.replacing(tmp_path / "x") as first, common.replacing(tmp_path / "x") as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "first")]
+    with pytest.raises(OSError, match="full"), common.replacing(tmp_path / "x") as partial:
+        partial.write_text("half")
+        raise OSError("full")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "first")]

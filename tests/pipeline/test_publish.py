@@ -17,7 +17,6 @@ import make_wheel as make_wheel_module
 import publish
 import pytest
 import record
-import verify
 
 BIN = Path(sys.executable).parent
 NAME = "customops-0.1.0+cpu-py3-none-any.whl"
@@ -185,36 +184,6 @@ def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, 
     assert list(uploads.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dirty": True}, "built from uncommitted changes: nobody can rebuild it"),
-        ({"commit": "0" * 40}, "no commit 0000"),
-    ],
-)
-def test_verify_refuses_what_cannot_be_rebuilt(dist, monkeypatch, tmp_path, options, message):
-    wheel = make_wheel(dist, **options)
-    monkeypatch.setattr("common.CACHE", tmp_path / "cache")
-    monkeypatch.setattr("sys.argv", ["verify.py", "--engine", "host", str(wheel)])
-    with pytest.raises(common.Failure, match=message):
-        verify.main()
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_verify_compares(dist, tmp_path, monkeypatch, capsys, same):
-    wheel = make_wheel(dist)
-    again = make_wheel(tmp_path / "again", commit="c0ffee" if same else "decaf")
-    monkeypatch.setattr(verify, "rebuild", lambda record, engine: again)
-    monkeypatch.setattr("sys.argv", ["verify.py", "--engine", "host", str(wheel)])
-    if same:
-        verify.main()
-        assert capsys.readouterr().out.splitlines()[-1] == "identical"
-    else:
-        with pytest.raises(common.Failure, match="is not what its commit builds"):
-            verify.main()
-        assert "build.json differs" in capsys.readouterr().out
-
-
 def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
     make_wheel(dist)
     monkeypatch.setattr("make_wheel.DIST", dist)
@@ -222,9 +191,3 @@ def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
         common.Failure, match=r"was built on a host: make test ENGINE=host, or make wheel ENGINE=docker"
     ):
         make_wheel_module.test_wheel("docker", "cpu", "debian", {})
-
-
-def test_verify_without_a_wheel(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["verify.py", "nowhere.whl"])
-    with pytest.raises(common.Failure, match=r"there is no wheel nowhere\.whl"):
-        verify.main()

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import tarfile
+from pathlib import Path
 
 import common
 import pytest
@@ -64,6 +65,21 @@ def test_same_bytes_twice(packages, tmp_path):
     for name in ("one.tar", "two.tar"):
         rootfs.assemble(*packages, tmp_path / name)
     assert common.sha256_of(tmp_path / "one.tar") == common.sha256_of(tmp_path / "two.tar")
+
+
+def test_what_is_unpacked_is_what_was_hashed(packages, tmp_path, monkeypatch):
+    """Every file is read once: another content on a second reading cannot get in."""
+    read = []
+    real = Path.open
+
+    def counted(self, *arguments, **options):
+        if self.suffix == ".deb":
+            read.append(self.name)
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", counted)
+    rootfs.assemble(*packages, tmp_path / "out.tar")
+    assert sorted(read) == ["compiler.deb", "library.deb"]
 
 
 def test_a_tampered_package_is_refused(packages, tmp_path):

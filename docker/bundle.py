@@ -1,0 +1,149 @@
+"""Every locked input in one archive, with a manifest: `make bundle`. `make wheel BUNDLE=FILE` needs no network then.
+
+    manifest.txt      a line for each file: sha256, size, name
+    debian/, wheels/  the files, as in .cache/
+
+The same locks give the same archive. What is taken out of one is compared with the lock, as a download is; the manifest only
+says where it is. Not in it: PyPA's image (BASE=manylinux), actionlint, and what `make test-matrix` installs.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from common import (
+    CACHE,
+    LOCKS,
+    ROOT,
+    Failure,
+    Locked,
+    main_guard,
+    read_debian_lock,
+    read_requirements,
+    replacing,
+    sha256_of,
+)
+
+MANIFEST = "manifest.txt"
+MANIFEST_BYTES = 10_000_000
+LINE = re.compile(r"([0-9a-f]{64}) (\d+) ((?:debian|wheels)/[A-Za-z0-9][A-Za-z0-9._+~%-]*)")
+
+
+class Bundle:
+    """An archive that somebody gave us."""
+
+    def __init__(self, path: Path, tar: tarfile.TarFile):
+        self.path, self.tar, self.names = path, tar, {}
+        for line in self.read(MANIFEST, MANIFEST_BYTES).decode(errors="replace").splitlines():
+            match = LINE.fullmatch(line)
+            if not match:
+                raise Failure(f"{path}: {line[:80]!r} in {MANIFEST} is not `sha256 size name`: run `make bundle` again")
+            self.names[match[1]] = match[3], int(match[2])
+
+    def open(self, name: str) -> tuple[io.BufferedIOBase, int]:
+        try:
+            member = self.tar.getmember(name)
+        except KeyError:
+            raise Failure(f"{self.path} holds no {name}: run `make bundle` again") from None
+        if not member.isreg():
+            raise Failure(f"{self.path}: {name} is not a file: run `make bundle` again")
+        return self.tar.extractfile(member), member.size
+
+    def read(self, name: str, limit: int) -> bytes:
+        file, size = self.open(name)
+        if size > limit:
+            raise Failure(
+                f"{self.path}: {name} has {size} bytes, at most {limit} are expected: run `make bundle` again"
+            )
+        return file.read()
+
+    def take(self, entry: Locked, folder: Path, name: str = "") -> None:
+        """Copies a locked file into a folder if its hash is right, under its own name or the one given."""
+        found, size = self.names.get(entry.sha256, ("", 0))
+        if not found:
+            raise Failure(
+                f"{self.path} lacks {entry.path}, it was made from other locks: run `make bundle` again, or leave out BUNDLE"
+            )
+        file, actual = self.open(found)
+        if actual != size or (entry.size and size != entry.size):
+            raise Failure(f"{self.path}: {found} has {actual} bytes, {entry.size or size} are expected")
+        digest = hashlib.sha256()
+        with replacing(folder / (name or Path(found).name)) as partial, partial.open("wb") as out:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+                out.write(chunk)
+            if digest.hexdigest() != entry.sha256:
+                raise Failure(
+                    f"{self.path}: {found} is not the locked file: expected sha256 {entry.sha256}, got {digest.hexdigest()}"
+                )
+
+
+@contextlib.contextmanager
+def given() -> Iterator[Bundle | None]:
+    """The bundle that the variable BUNDLE names, or None."""
+    if not os.environ.get("BUNDLE"):
+        yield None
+        return
+    path = Path(os.environ["BUNDLE"])
+    if not path.is_file():
+        raise Failure(f"there is no bundle {path}: make bundle BUNDLE={path}, with a network")
+    try:
+        with tarfile.open(path, "r:") as tar:
+            yield Bundle(path, tar)
+    except tarfile.TarError as error:
+        raise Failure(f"{path} is not a bundle ({error}): run `make bundle` again") from error
+
+
+def locked_files() -> Iterable[tuple[str, Path]]:
+    """(sha256, file in the cache) of everything that a lock names."""
+    import fetch  # not at the top: fetch imports this module
+
+    for lock in LOCKS.glob("debian-*.lock"):
+        for entry in read_debian_lock(lock):
+            yield entry.sha256, CACHE / "debian" / Path(entry.path).name
+    for lock in LOCKS.glob("requirements-*.txt"):
+        for entry in read_requirements(lock):
+            yield entry.sha256, fetch.find_wheel(CACHE / "wheels", entry.path)
+
+
+def write(target: Path) -> None:
+    """Writes the archive; hashes what it writes, so that a bundle never holds another file than the locked one."""
+    files = {f"{path.parent.name}/{path.name}": (sha256, path) for sha256, path in locked_files()}
+    lines = [f"{sha256} {path.stat().st_size} {name}\n" for name, (sha256, path) in sorted(files.items())]
+    with replacing(target) as partial, tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as tar:
+
+        def add(name: str, size: int, content) -> None:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            tar.addfile(info, content)
+
+        text = "".join(lines).encode()
+        add(MANIFEST, len(text), io.BytesIO(text))
+        for name, (sha256, path) in sorted(files.items()):
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != sha256:
+                raise Failure(f"{path} is not the locked file: delete it and run `make fetch` again")
+            add(name, len(content), io.BytesIO(content))
+    print(f"{target}: {len(files)} files, {target.stat().st_size / 1e6:.0f} MB, sha256 {sha256_of(target)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", type=Path, nargs="?", default=ROOT / "build/inputs.tar")
+    target = parser.parse_args().target
+    os.environ.pop("BUNDLE", None)  # here it names what is written
+    import fetch  # not at the top: fetch imports this module
+
+    fetch.fetch_all()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write(target)
+
+
+if __name__ == "__main__":
+    main_guard(main)

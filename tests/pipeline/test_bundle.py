@@ -1,0 +1,112 @@
+"""One archive replaces the network, and is believed no more than the network is."""
+
+import hashlib
+import io
+import tarfile
+
+import bundle
+import common
+import fetch
+import pytest
+
+DEB, WHEEL = b"a Debian package", b"a wheel"
+LONG = "hello_world-1.0-py3-none-" + ".".join(f"manylinux_2_{minor}_x86_64" for minor in range(17, 24)) + ".whl"
+SHA256 = {content: hashlib.sha256(content).hexdigest() for content in (DEB, WHEEL)}
+
+
+@pytest.fixture
+def locks(tmp_path, monkeypatch):
+    """Two locks, a cache with what they name, and no network."""
+    locks = tmp_path / "locks"
+    for folder in ("locks", "cache/debian", "cache/wheels"):
+        (tmp_path / folder).mkdir(parents=True)
+    (locks / "debian-x.lock").write_text(f"{SHA256[DEB]} {len(DEB)} hello 1 pool/hello_1_amd64.deb\n")
+    (locks / "requirements-x.txt").write_text(f"hello-world==1.0 --hash=sha256:{SHA256[WHEEL]}\n")
+    (tmp_path / "cache/debian/hello_1_amd64.deb").write_bytes(DEB)
+    (tmp_path / "cache/wheels" / LONG).write_bytes(WHEEL)
+    monkeypatch.setattr(bundle, "LOCKS", locks)
+    monkeypatch.setattr(bundle, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("DEBIAN_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("BUNDLE", str(tmp_path / "inputs.tar"))
+    return locks
+
+
+def take(locks, folder):
+    fetch.fetch_debian(locks / "debian-x.lock", folder)
+    fetch.fetch_wheels(locks / "requirements-x.txt", folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_everything_comes_from_the_bundle(locks, tmp_path, capsys):
+    bundle.write(tmp_path / "inputs.tar")
+    expected = {"hello_1_amd64.deb": DEB, LONG: WHEEL}
+    assert take(locks, tmp_path / "empty") == expected
+    assert "1 from BUNDLE" in capsys.readouterr().out
+    bundle.write(tmp_path / "again.tar")
+    assert (tmp_path / "again.tar").read_bytes() == (tmp_path / "inputs.tar").read_bytes()
+
+
+def archive(path, members, manifest=None):
+    """An archive by hand: {name: bytes, or a link's target}."""
+    lines = [f"{SHA256[DEB]} {len(DEB)} debian/hello_1_amd64.deb", f"{SHA256[WHEEL]} {len(WHEEL)} wheels/hello_world-1.0-py3-none-any.whl"]  # fmt: skip
+    members = {"manifest.txt": "\n".join(manifest or lines).encode()} | members
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+            else:
+                info.size = len(content)
+            tar.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+
+
+@pytest.mark.parametrize(
+    ("members", "manifest", "message"),
+    [
+        ({"debian/hello_1_amd64.deb": b"a Debian packagE"}, None, r"is not the locked file: expected sha256"),
+        ({"debian/hello_1_amd64.deb": DEB + b"more"}, None, "has 20 bytes, 16 are expected"),
+        ({"debian/hello_1_amd64.deb": "/etc/passwd"}, None, "is not a file"),
+        ({}, None, r"holds no debian/hello_1_amd64\.deb"),
+        ({}, [f"{'0' * 64} 1 debian/other"], "lacks pool/hello_1_amd64.deb, it was made from other locks"),
+        ({}, [f"{SHA256[DEB]} 16 debian/../../evil"], "is not `sha256 size name`"),
+        ({}, [f"{SHA256[DEB]} 16 /etc/passwd"], "is not `sha256 size name`"),
+        ({"manifest.txt": "/dev/zero"}, None, "manifest.txt is not a file"),
+    ],
+)
+def test_what_is_not_locked_is_refused(locks, tmp_path, members, manifest, message):
+    archive(tmp_path / "inputs.tar", members, manifest)
+    with pytest.raises(common.Failure, match=message):
+        take(locks, tmp_path / "empty")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None])
+def test_no_bundle(locks, tmp_path, content):
+    if content is not None:
+        (tmp_path / "inputs.tar").write_bytes(content)
+    with pytest.raises(common.Failure, match=r"is not a bundle|there is no bundle|holds no manifest\.txt"):
+        take(locks, tmp_path / "empty")
+
+
+def test_a_cache_that_changed_is_not_bundled(locks, tmp_path):
+    (tmp_path / "cache/wheels" / LONG).write_bytes(b"flipped")
+    with pytest.raises(common.Failure, match="is not the locked file"):
+        bundle.write(tmp_path / "inputs.tar")
+    assert not (tmp_path / "inputs.tar").exists()
+
+
+def test_the_archive_is_asked_for_what_the_mirror_forgot(locks, tmp_path, serve_folder, monkeypatch):
+    """The mirror answers 404; the second source has the file, and its bytes count for no more."""
+    monkeypatch.delenv("BUNDLE")
+    for name, content in (("mirror", None), ("archive", DEB)):
+        (tmp_path / name / "pool").mkdir(parents=True)
+        if content:
+            (tmp_path / name / "pool/hello_1_amd64.deb").write_bytes(content)
+    monkeypatch.setenv("DEBIAN_MIRROR", serve_folder(tmp_path / "mirror"))
+    with pytest.raises(common.Failure, match=r"404.*DEBIAN_ARCHIVE"):
+        fetch.fetch_debian(locks / "debian-x.lock", tmp_path / "empty")
+    monkeypatch.setenv("DEBIAN_ARCHIVE", serve_folder(tmp_path / "archive") + "/")
+    fetch.fetch_debian(locks / "debian-x.lock", tmp_path / "empty")
+    assert (tmp_path / "empty/hello_1_amd64.deb").read_bytes() == DEB

@@ -1,0 +1,137 @@
+"""A project's own git configuration names programs; no step of ours runs them."""
+
+import os
+import subprocess
+import sys
+
+import common
+import pytest
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A checkout of one commit whose configuration, hooks and attributes all start a script that leaves a file `ran`."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    script.chmod(0o755)
+
+    def git(*arguments):
+        identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+        subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+    git("init", "--quiet")
+    (folder / "pyproject.toml").write_text("[project]\n")
+    (folder / "a file").write_text("text\n")
+    (folder / ".gitignore").write_text("ignored\n")
+    (folder / "ignored").write_text("ignored\n")
+    git("add", ".")
+    git("commit", "--quiet", "--message=first")
+    (folder / ".git/config").open("a").write(
+        f"""
+[core]
+  fsmonitor = {script}
+  hooksPath = {tmp_path}
+  pager = {script}
+  sshCommand = {script}
+  alternateRefsCommand = {script}
+[include]
+  path = {tmp_path}/more
+[filter "x"]
+  clean = {script}
+  smudge = {script}
+[diff]
+  external = {script}
+[log]
+  showSignature = true
+[gpg]
+  program = {script}
+[extensions]
+  partialClone = far
+[remote "far"]
+  promisor = true
+  url = ext::{script}
+[protocol "ext"]
+  allow = always
+"""
+    )
+    (tmp_path / "more").write_text(f"[core]\n  fsmonitor = {script}\n")
+    (folder / ".git/info/attributes").write_text("* filter=x diff=x\n")
+    os.utime(folder / "a file", (1, 1))  # so that git has to look into it
+    return folder
+
+
+def test_git_itself_would_run_it(project, tmp_path):
+    subprocess.run(["git", "-C", project, "ls-files", "--others"], check=True, capture_output=True)
+    assert (tmp_path / "ran").exists()
+
+
+def test_staging_and_facts_run_nothing(project, tmp_path):
+    import make_wheel
+
+    staged = make_wheel.stage(project, tmp_path / "staged")
+    assert not (tmp_path / "ran").exists()
+    assert sorted(staged.hashes) == [".gitignore", "a file", "pyproject.toml"]
+    assert staged.facts["SOURCE_DIRTY"] == "0"
+    assert len(staged.facts["SOURCE_COMMIT"]) == 40
+    (project / "a file").write_text("changed\n")
+    assert make_wheel.stage(project, tmp_path / "staged").facts["SOURCE_DIRTY"] == "1"
+
+
+def test_reproduce_runs_nothing(root, project, tmp_path):
+    """Ends at the first build, for lack of an engine; by then the source was staged."""
+    (tmp_path / "bin").mkdir()
+    for name in ("bash", "git", "tar", "env"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    env = os.environ | {"CUSTOMOPS_CACHE": str(tmp_path / "cache"), "CXX": "/nowhere/c++"}
+    command = [sys.executable, root / "docker/reproduce.py", "--engine=host", "--source", project]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert "/nowhere/c++ is not on the PATH" in run.stderr
+    assert (tmp_path / "cache/reproduce/staged/a file").exists()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("log", "-1", "--format=%H"),
+        ("cat-file", "-e", "1" * 40),  # a missing object of a partial clone is fetched
+        ("diff", "HEAD"),
+        ("for-each-ref", "--contains=HEAD"),
+        ("checkout", "--force", "HEAD", "--", "."),
+    ],
+)
+def test_no_command_runs_anything(project, tmp_path, arguments):
+    (project / "a file").write_text("changed\n")
+    common.git(project, *arguments)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_variables_of_the_caller_do_not_lead_elsewhere(project, tmp_path, monkeypatch):
+    """As in a hook of another repository."""
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(tmp_path / "script"))
+    assert common.git(project, "ls-files").stdout.split("\n") == [".gitignore", "a file", "pyproject.toml", ""]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_worktree_and_a_sha256_repository(tmp_path):
+    main = tmp_path / "main"
+    identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    subprocess.run(["git", "init", "--quiet", "--object-format=sha256", main], check=True)
+    subprocess.run(["git", "-C", main, *identity, "commit", "--quiet", "--allow-empty", "--message=x"], check=True)
+    subprocess.run(["git", "-C", main, "worktree", "add", "--quiet", "-b", "other", tmp_path / "other"], check=True)
+    for folder in (main, tmp_path / "other"):
+        found = common.git(folder, "rev-parse", "HEAD")
+        assert len(found.stdout.strip()) == 64, found.stderr
+    assert common.git(tmp_path / "other", "rev-parse", "--abbrev-ref", "HEAD").stdout == "other\n"
+
+
+def test_a_folder_inside_a_repository_is_not_its_top(project):
+    (project / "below").mkdir()
+    run = common.git(project / "below", "rev-parse", "HEAD")
+    assert (run.returncode, run.stderr) == (128, f"error: {project}/below is not the top of a git checkout\n")
