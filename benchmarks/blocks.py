@@ -30,7 +30,12 @@ class Mamba(nn.Module):
 def conformer(width: int) -> nn.Module:
     depthwise = nn.Conv2d(width, width, (1, 31), padding=(0, 15), groups=width)
     return nn.Sequential(
-        nn.Conv2d(width, 2 * width, 1), nn.GLU(1), depthwise, nn.BatchNorm2d(width), nn.SiLU(), nn.Conv2d(width, width, 1)
+        nn.Conv2d(width, 2 * width, 1),
+        nn.GLU(1),
+        depthwise,
+        nn.BatchNorm2d(width),
+        nn.SiLU(),
+        nn.Conv2d(width, width, 1),
     )
 
 
@@ -91,7 +96,9 @@ def main() -> None:
                 rounds = [[microseconds(graph) for graph in graphs] for _ in range(ROUNDS)]
                 before, after = (statistics.median(times) for times in zip(*rounds, strict=True))
                 kind = f"{str(dtype)[6:]} {'nhwc' if layout == torch.channels_last else 'nchw'}"
-                print(f"{name:<18} {kind:<14} torch {before:8.1f} us  customops {after:8.1f} us  {before / after:5.2f} times")
+                print(
+                    f"{name:<18} {kind:<14} torch {before:8.1f} us  customops {after:8.1f} us  {before / after:5.2f} times"
+                )
 
 
 if __name__ == "__main__":
