@@ -22,6 +22,16 @@ with_container = pytest.mark.skipif(IMAGE is None, reason="no container engine, 
 TREE = "sleep {n} & setsid sleep {n} & (sleep {n}; true) & touch {ready}; wait"
 
 
+@pytest.fixture(autouse=True)
+def _default_signals():
+    """A shell without job control has SIGINT ignored behind `&`, nohup SIGHUP, and children inherit that."""
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def start(root, tmp_path):
     """start(code): runs a driver, a script of docker/ whose main() is this code, as make does; returns it when `ready` is."""
