@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import fatbin
+import loadable
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
@@ -92,7 +93,10 @@ def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
         if not expected:
             yield f"file: {name} does not belong in the wheel"
     record = archive.read(f"{info}/RECORD").decode()
-    hashes = {name: digest for name, digest, _ in csv.reader(io.StringIO(record))}
+    rows = list(csv.reader(io.StringIO(record)))
+    hashes = {name: digest for name, digest, _ in rows}
+    if len(hashes) != len(rows):
+        yield "file: RECORD names a file twice"
     for name in hashes.keys() - set(files):
         yield f"file: RECORD names {name}, which is not there"
     for name in files:
@@ -195,21 +199,30 @@ def check_cuda(wheel: Path, libraries: dict[str, ELFFile], archive: zipfile.ZipF
 
 
 def check(wheel: Path) -> tuple[list[str], list[str]]:
-    """(problems, facts) of a wheel."""
+    """(problems, facts) of a wheel. What nothing can read is one problem: others may have made the file."""
     facts = [f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB"]
-    with zipfile.ZipFile(wheel) as archive:
-        problems = [*check_tag(wheel, archive), *check_files(archive)]
-        contents = {name: archive.read(name) for name in archive.namelist()}
-        libraries = {n: ELFFile(io.BytesIO(body)) for n, body in contents.items() if body.startswith(b"\x7fELF")}
-        for name, elf in libraries.items():
-            problems += check_library(name, elf, glibc_limit(wheel), facts)
-            facts[-1] += f"; {len(contents[name]) / 1000:.0f} kB"
-        if not libraries:
-            problems.append("file: the wheel holds no compiled library")
-        problems += check_cuda(wheel, libraries, archive, facts)
-        if wheel.stat().st_size > MAX_MEGABYTES * 1e6:
-            problems.append(f"size: {wheel.stat().st_size / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB")
-    return problems, facts
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            problems = list(loadable.check_names(archive))
+            return problems or check_contents(wheel, archive, facts), facts
+    except Exception as error:  # of the parsers, which raise dozens of types for files that are cut or made up
+        return [f"file: it cannot be read: {type(error).__name__}: {error}"], facts
+
+
+def check_contents(wheel: Path, archive: zipfile.ZipFile, facts: list[str]) -> list[str]:
+    problems = [*check_tag(wheel, archive), *check_files(archive)]
+    contents = {name: archive.read(name) for name in archive.namelist()}
+    libraries = {n: ELFFile(io.BytesIO(body)) for n, body in contents.items() if body.startswith(b"\x7fELF")}
+    for name, elf in libraries.items():
+        problems += loadable.check_segments(name, elf)
+        problems += check_library(name, elf, glibc_limit(wheel), facts)
+        facts[-1] += f"; {len(contents[name]) / 1000:.0f} kB"
+    if not libraries:
+        problems.append("file: the wheel holds no compiled library")
+    problems += check_cuda(wheel, libraries, archive, facts)
+    if wheel.stat().st_size > MAX_MEGABYTES * 1e6:
+        problems.append(f"size: {wheel.stat().st_size / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB")
+    return problems
 
 
 def main() -> None:

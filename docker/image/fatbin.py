@@ -29,9 +29,11 @@ def units(elf: ELFFile) -> list[list[Image]]:
         if magic != MAGIC:
             offset += 8  # padding between translation units
             continue
+        if header < 16 or size == 0 or offset + header + size > len(data):
+            raise ValueError(f".nv_fatbin has a unit of {header} + {size} bytes at {offset} of {len(data)}")
         entry, offset = offset + header, offset + header + size
         found.append([])
-        while entry < offset:
+        while entry + 64 <= offset:
             kind, _, header, stored = struct.unpack_from("<HHIQ", data, entry)
             (architecture,) = struct.unpack_from("<I", data, entry + 28)
             (compressed,) = struct.unpack_from("<I", data, entry + 16)
@@ -39,6 +41,8 @@ def units(elf: ELFFile) -> list[list[Image]]:
                 raise ValueError(f".nv_fatbin has an entry of unknown kind {kind}")
             found[-1].append(Image(KINDS[kind], architecture, stored, compressed > 0))
             entry += header + stored
+        if entry != offset:
+            raise ValueError(f".nv_fatbin has a unit that ends at {offset}, and whose entries end at {entry}")
     return found
 
 

@@ -1,0 +1,184 @@
+"""Wheels that somebody made to pass the check: each would install or load something that its listings do not show."""
+
+import io
+import shutil
+import stat
+import struct
+import zipfile
+
+import check_wheel
+import fatbin
+import pytest
+from test_check_wheel import INFO, library, wheel  # noqa: F401, the fixtures
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="bad libraries are made with gcc, which is missing")
+
+
+@pytest.fixture
+def with_entry(wheel):  # noqa: F811
+    """with_entry(name, change): a good wheel with one more entry, its ZipInfo as changed."""
+
+    def build(name, change=lambda entry: None):
+        path = wheel()
+        entry = zipfile.ZipInfo("placeholder")
+        entry.filename = name
+        change(entry)
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(entry, b"import os\n")
+        return path
+
+    return build
+
+
+def problems(path):
+    return " ".join(check_wheel.check(path)[0])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{INFO}/licenses/../../evil.pth",
+        "../evil.py",
+        "/etc/evil.py",
+        "customops//evil.py",
+        "customops/./evil.py",
+        "customops\\evil.py",
+        "customops/e\u0301vil.py",
+        "customops/evil\n.py",
+    ],
+)
+def test_names_that_lead_elsewhere(with_entry, name):
+    assert "not a plain path below the top" in problems(with_entry(name))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", ["customops/__init__.py", "customops/__INIT__.py"])
+def test_two_entries_for_one_file(with_entry, name):
+    assert "is in the wheel twice" in problems(with_entry(name))
+
+
+def test_a_link(with_entry):
+    def link(entry):
+        entry.create_system, entry.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+
+    assert "is a link or a special file" in problems(with_entry("customops/link.py", link))
+
+
+def test_a_file_that_record_names_twice(wheel):  # noqa: F811
+    path = wheel()
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+    first = contents[f"{INFO}/RECORD"].splitlines(keepends=True)[0]
+    contents[f"{INFO}/RECORD"] += first
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, body in contents.items():
+            archive.writestr(name, body)
+    assert "RECORD names a file twice" in problems(path)
+
+
+def header(body, offset, value, form="<H"):
+    changed = bytearray(body)
+    struct.pack_into(form, changed, offset, value)
+    return bytes(changed)
+
+
+def segments(body):
+    """(offset of the header, type) of each segment."""
+    (start,) = struct.unpack_from("<Q", body, 32)
+    size, count = struct.unpack_from("<HH", body, 54)
+    return [(start + i * size, *struct.unpack_from("<I", body, start + i * size)) for i in range(count)]
+
+
+def test_a_library_without_section_headers(wheel, library):  # noqa: F811
+    body = library({}, rpath="/tmp/evil")
+    stripped = header(header(header(body, 40, 0, "<Q"), 60, 0), 62, 0)
+    text = problems(wheel({"customops/_cpu.so": stripped}))
+    assert "a dynamic segment that its section headers do not show" in text
+
+
+def test_a_dynamic_segment_that_is_not_the_section(wheel, library):  # noqa: F811
+    body = library({}, rpath="/tmp/evil")
+    (dynamic,) = (at for at, kind in segments(body) if kind == 2)
+    moved = header(body, dynamic + 8, 0, "<Q")
+    assert "that its section headers do not show" in problems(wheel({"customops/_cpu.so": moved}))
+
+
+def test_a_table_that_is_not_the_section(wheel, library):  # noqa: F811
+    """Section .dynsym shows other symbols than those that the loader finds."""
+    body = library({"memcpy": ("libc.so.6", "GLIBC_2.14")})
+    (sections,) = struct.unpack_from("<Q", body, 40)
+    size, count = struct.unpack_from("<HH", body, 58)
+    (dynsym,) = (
+        at for at in range(sections, sections + size * count, size) if struct.unpack_from("<I", body, at + 4) == (11,)
+    )
+    (address,) = struct.unpack_from("<Q", body, dynsym + 16)
+    text = problems(wheel({"customops/_cpu.so": header(body, dynsym + 16, address + 24, "<Q")}))
+    assert "DT_SYMTAB that is not its section .dynsym" in text
+
+
+def test_symbols_beyond_the_section(wheel, library):  # noqa: F811
+    body = library({}, code="void exported(void) {}")
+    (sections,) = struct.unpack_from("<Q", body, 40)
+    size, count = struct.unpack_from("<HH", body, 58)
+    (dynsym,) = (
+        at for at in range(sections, sections + size * count, size) if struct.unpack_from("<I", body, at + 4) == (11,)
+    )
+    text = problems(wheel({"customops/_cpu.so": header(body, dynsym + 32, 24, "<Q")}))
+    assert "symbols beyond the end of section .dynsym" in text
+
+
+def test_memory_to_write_and_execute(wheel, library):  # noqa: F811
+    body = library({})
+    code = next(at for at, kind in segments(body) if kind == 1)
+    assert "written and executed" in problems(wheel({"customops/_cpu.so": header(body, code + 4, 7, "<I")}))
+
+
+def test_a_library_for_another_machine(wheel, library):  # noqa: F811
+    body = header(library({}), 18, 183)  # EM_AARCH64
+    assert "is not a shared library for x86-64" in problems(wheel({"customops/_cpu.so": body}))
+
+
+@pytest.mark.parametrize("kept", [5, 20, 63, 64, 200, 1000])
+def test_a_library_that_is_cut(wheel, library, kept):  # noqa: F811
+    assert problems(wheel({"customops/_cpu.so": library({})[:kept]}))
+
+
+@pytest.mark.parametrize("record", [b"{", b"[]", b'{"cuda": 1}', b"\xff", b"[" * 100_000])
+def test_a_build_record_that_is_not_one(wheel, record):  # noqa: F811
+    assert "cannot be read" in problems(wheel({f"{INFO}/build.json": record}))
+
+
+def test_a_file_that_is_no_archive(tmp_path):
+    path = tmp_path / "customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl"
+    path.write_bytes(b"PK\x03\x04")
+    assert "cannot be read: BadZipFile" in problems(path)
+
+
+class Section:
+    def __init__(self, data):
+        self.data = lambda: data
+
+    def get_section_by_name(self, name):
+        return self
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        struct.pack("<IHHQ", fatbin.MAGIC, 1, 0, 0),  # the next unit would begin where this one does
+        struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, 0),
+        struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, 2**63),
+        struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, 64) + struct.pack("<HHIQ", 2, 0, 64, 2**63) + bytes(48),
+        struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, 64) + struct.pack("<HHIQ", 2, 0, 0, 0) + bytes(48),
+    ],
+)
+def test_a_unit_of_device_code_that_never_ends(unit):
+    with pytest.raises(ValueError, match="nv_fatbin has"):
+        fatbin.units(Section(unit + bytes(64)))
+
+
+def test_a_file_that_grows(with_entry):
+    path = with_entry("customops/large.py")
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("customops/zeros.py", io.BytesIO(bytes(4 << 20)).read())
+    assert "has 4194304 bytes, out of" in problems(path)
