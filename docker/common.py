@@ -83,7 +83,7 @@ def read_debian_lock(path: Path) -> list[Locked]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line and not line.startswith("#"):
             fields = line.split()
-            if len(fields) != 5 or not re.fullmatch("[0-9a-f]{64}", fields[0]):
+            if len(fields) != 5 or not re.fullmatch("[0-9a-f]{64} [0-9]{1,15}", " ".join(fields[:2]), re.ASCII):
                 raise Failure(f"{path}:{number} is not `sha256 size package version path`: run `make lock`")
             entries.append(Locked(fields[0], fields[4], int(fields[1])))
     return entries

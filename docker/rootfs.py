@@ -10,6 +10,7 @@ made. Each package is verified against the lock.
 import argparse
 import hashlib
 import io
+import re
 import tarfile
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def deb_members(package: Path, data: bytes):
     offset = 8
     while offset + 60 <= len(data):
         header = data[offset : offset + 60]
-        name, size = header[:16].decode().strip().rstrip("/"), int(header[48:58])
+        name = re.fullmatch(rb"([!-.0-~]+)/? *", header[:16])
+        size = re.fullmatch(rb"(\d+) *`\n", header[48:])
+        if not name or not size or offset + 60 + int(size[1]) > len(data):
+            raise Failure(f"{package} has no header of a file, or only a part of the file, at byte {offset}")
+        name, size = name[1].decode(), int(size[1])
         yield name, data[offset + 60 : offset + 60 + size]
         offset += 60 + size + size % 2
 
@@ -65,7 +70,9 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
         for entry in read_debian_lock(lock):
             path = packages / Path(entry.path).name
             members = deb_members(path, locked_bytes(path, entry.sha256))
-            content = next(body for name, body in members if name.startswith("data.tar"))
+            content = next((body for name, body in members if name.startswith("data.tar")), None)
+            if content is None:
+                raise Failure(f"{path} has no data.tar")
             with tarfile.open(fileobj=io.BytesIO(content)) as data:
                 for info in data:
                     info.name = info.name.removeprefix("./").rstrip("/")

@@ -66,7 +66,7 @@ struct Operands {
   acc_t<T>* sums;  // the workspace; null for none
 };
 
-// Vectors of each input that a thread has in flight: some 64 bytes together, half of that where the activation wants
+// Vectors of each input that a thread has in flight: some 64 bytes together, half of that where the activation needs
 // registers and code for more than moving data.
 template <int order, class Act, class T>
 constexpr int kVectors = (order == 0 ? 4 : 2) / (Act::kCurved && sizeof(T) != 4 ? 2 : 1);

@@ -38,11 +38,14 @@ def test_the_build_image_holds_what_the_dockerfile_pins(root):
     assert found == [pins["GCC_VERSION"], pins["PYTHON_VERSION"], pins["TORCH_VERSION"]]
 
 
-CUDA = images.digest_names("cuda", "debian")["build"]
-with_cuda = pytest.mark.skipif(
-    ENGINE == "host" or images.inspect(ENGINE, CUDA, "{{.Id}}") is None,
-    reason="no image with the CUDA compilers yet: make image VARIANT=cuda",
-)
+def build_image(variant):
+    """The name of a variant's build image, and a mark for the tests that need it."""
+    name = images.digest_names(variant, "debian")["build"]
+    missing = ENGINE == "host" or images.inspect(ENGINE, name, "{{.Id}}") is None
+    return name, pytest.mark.skipif(missing, reason=f"no such image yet: make image VARIANT={variant}")
+
+
+CUDA, with_cuda = build_image("cuda")
 
 
 @with_cuda

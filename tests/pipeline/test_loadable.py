@@ -11,6 +11,7 @@ import fatbin
 import pytest
 from test_check_wheel import INFO, library, wheel  # noqa: F401, the fixtures
 
+SHT_DYNSYM = 11
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="bad libraries are made with gcc, which is missing")
 
 
@@ -89,6 +90,15 @@ def segments(body):
     return [(start + i * size, *struct.unpack_from("<I", body, start + i * size)) for i in range(count)]
 
 
+def section(body, kind):
+    """Offset of the header of the first section of a type."""
+    (start,) = struct.unpack_from("<Q", body, 40)
+    size, count = struct.unpack_from("<HH", body, 58)
+    return next(
+        at for at in range(start, start + size * count, size) if struct.unpack_from("<I", body, at + 4) == (kind,)
+    )
+
+
 def test_a_library_without_section_headers(wheel, library):  # noqa: F811
     body = library({}, rpath="/tmp/evil")
     stripped = header(header(header(body, 40, 0, "<Q"), 60, 0), 62, 0)
@@ -106,11 +116,7 @@ def test_a_dynamic_segment_that_is_not_the_section(wheel, library):  # noqa: F81
 def test_a_table_that_is_not_the_section(wheel, library):  # noqa: F811
     """Section .dynsym shows other symbols than those that the loader finds."""
     body = library({"memcpy": ("libc.so.6", "GLIBC_2.14")})
-    (sections,) = struct.unpack_from("<Q", body, 40)
-    size, count = struct.unpack_from("<HH", body, 58)
-    (dynsym,) = (
-        at for at in range(sections, sections + size * count, size) if struct.unpack_from("<I", body, at + 4) == (11,)
-    )
+    dynsym = section(body, SHT_DYNSYM)
     (address,) = struct.unpack_from("<Q", body, dynsym + 16)
     text = problems(wheel({"customops/_cpu.so": header(body, dynsym + 16, address + 24, "<Q")}))
     assert "DT_SYMTAB that is not its section .dynsym" in text
@@ -118,11 +124,7 @@ def test_a_table_that_is_not_the_section(wheel, library):  # noqa: F811
 
 def test_symbols_beyond_the_section(wheel, library):  # noqa: F811
     body = library({}, code="void exported(void) {}")
-    (sections,) = struct.unpack_from("<Q", body, 40)
-    size, count = struct.unpack_from("<HH", body, 58)
-    (dynsym,) = (
-        at for at in range(sections, sections + size * count, size) if struct.unpack_from("<I", body, at + 4) == (11,)
-    )
+    dynsym = section(body, SHT_DYNSYM)
     text = problems(wheel({"customops/_cpu.so": header(body, dynsym + 32, 24, "<Q")}))
     assert "symbols beyond the end of section .dynsym" in text
 

@@ -88,3 +88,28 @@ def test_a_tampered_package_is_refused(packages, tmp_path):
     with pytest.raises(common.Failure, match=r"library\.deb is not the locked file"):
         rootfs.assemble(*packages, tmp_path / "out.tar")
     assert not (tmp_path / "out.tar").exists()
+
+
+def ar_header(name=b"data.tar", size=b"4", end=b"`\n"):
+    return name.ljust(16) + b"0".ljust(12) + b"0".ljust(6) * 2 + b"100644".ljust(8) + size.ljust(10) + end
+
+
+@pytest.mark.parametrize("header", [
+    ar_header(size=b"-60"), ar_header(size=b"four"), ar_header(size=b""), ar_header(size=b"99"), ar_header(end=b"??"),
+    ar_header(name=b"\xff"),
+])  # fmt: skip
+def test_a_package_with_a_broken_header_is_refused(tmp_path, header):
+    with pytest.raises(common.Failure, match="no header of a file, or only a part of the file, at byte 8"):
+        list(rootfs.deb_members(tmp_path / "x.deb", b"!<arch>\n" + header + b"abcd"))
+
+
+def test_a_package_in_one_piece(tmp_path):
+    data = b"!<arch>\n" + ar_header(size=b"3") + b"abc\n" + ar_header(name=b"two/") + b"abcd"
+    assert list(rootfs.deb_members(tmp_path / "x.deb", data)) == [("data.tar", b"abc"), ("two", b"abcd")]
+
+
+@pytest.mark.parametrize("size", ["-1", "1e3", "x", "\u0663", "9" * 5000])
+def test_a_lock_with_a_size_that_is_no_number_is_refused(tmp_path, size):
+    (tmp_path / "x.lock").write_text(f"{'0' * 64} {size} package 1.0 pool/package.deb\n")
+    with pytest.raises(common.Failure, match=r"x\.lock:1 is not"):
+        common.read_debian_lock(tmp_path / "x.lock")

@@ -12,6 +12,7 @@ import record as record_module
 import reproduce
 import trust
 import verify
+from test_containers import build_image
 from test_reproduce import PLANTS, PYPROJECT, SETUP
 
 NAME = "customops-0.1.0+cpu-py3-none-any.whl"
@@ -176,13 +177,7 @@ def test_a_release_is_a_tag_on_main(git, stray, tagged, message):
         trust.release_commit(git.project, "v2")
 
 
-BUILD = images.digest_names("cpu", "debian")["build"]
-
-
-with_images = pytest.mark.skipif(
-    ENGINE == "host" or images.inspect(ENGINE, BUILD, "{{.Id}}") is None,
-    reason="no container engine, or no images yet: make image",
-)
+BUILD, with_images = build_image("cpu")
 
 
 @with_images

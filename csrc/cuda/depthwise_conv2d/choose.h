@@ -80,9 +80,9 @@ inline bool rows_pay(const Problem& p) {
 
 // One output a thread: for so few outputs that a GPU is not full, and few taps, which are not worth more.
 inline bool simple_pays(const Problem& p) {
-  const bool is_3x3 = p.y.taps == 3 && p.x.taps == 3, apart = p.x.up > 1 || p.y.up > 1;
+  const bool is_3x3 = p.y.taps == 3 && p.x.taps == 3, upsamples = p.x.up > 1 || p.y.up > 1;
   if (p.taps() == 1) return outputs(p) < (is_dense(p.x) || p.channels_last ? 1 << 18 : 1 << 20);
-  if (apart || !(is_3x3 || (p.y.taps <= 2 && p.taps() <= 8))) return false;
+  if (upsamples || !(is_3x3 || (p.y.taps <= 2 && p.taps() <= 8))) return false;
   if (p.channels_last) return p.taps() <= 5 && outputs(p) < 1 << 17;
   return outputs(p) < (is_3x3 ? 1 << 18 : 1 << 17);
 }

@@ -35,15 +35,17 @@ struct FwdDirectParams {
   const T* in;
   T* out;
   int in_w, in_h, out_w, out_h, channels, left, top, batch;  // left, top: pixels before the first
+  Divider<uint32_t> vectors, tiles_x, tiles_y;
   int dilation_x, dilation_y;
-  Divider<uint32_t> vectors, tiles_x, tiles_y, phases_x, phases_y;  // phases: of a dilation
+  Divider<uint32_t> phases_x, phases_y;  // of the dilation
 };
 
 // One axis of the image that a thread sees: of those pixels that lie a dilation apart.
 struct Interleaved {
-  int in, out, first, before;  // sizes; the input's first pixel; zeros before it
+  int in, out, phase, first, before;  // sizes; the first pixel of the output and of the input; zeros before that
 
-  __device__ Interleaved(int whole_in, int whole_out, int pad, int dilation, int phase) {
+  Interleaved() = default;
+  __device__ Interleaved(int whole_in, int whole_out, int pad, int dilation, int phase) : phase(phase) {
     before = pad <= phase ? -((phase - pad) / dilation) : (pad - phase + dilation - 1) / dilation;
     first = phase - pad + before * dilation;
     in = (whole_in - first + dilation - 1) / dilation, out = (whole_out - phase + dilation - 1) / dilation;
@@ -60,17 +62,13 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
   const int channel = int(params.vectors.split(rest)) * kLanes, ox = int(params.tiles_x.split(rest)) * S::kX;
   const int oy = int(params.tiles_y.split(rest)) * S::kY;
-  int in_h = params.in_h, in_w = params.in_w, out_h = params.out_h, out_w = params.out_w, top = params.top,
-      left = params.left;
-  int in_first = 0, out_first = 0, dilation_x = 1, dilation_y = 1;
+  Interleaved view_x, view_y;
   if constexpr (kDilated) {
-    dilation_x = params.dilation_x, dilation_y = params.dilation_y;
-    const int phase_x = int(params.phases_x.split(rest)), phase_y = int(params.phases_y.split(rest));
-    const Interleaved x(in_w, out_w, left, dilation_x, phase_x), y(in_h, out_h, top, dilation_y, phase_y);
-    in_first = (y.first * params.in_w + x.first) * params.channels;
-    out_first = (phase_y * params.out_w + phase_x) * params.channels;
-    in_h = y.in, in_w = x.in, out_h = y.out, out_w = x.out, top = y.before, left = x.before;
+    view_x = Interleaved(params.in_w, params.out_w, params.left, params.dilation_x, int(params.phases_x.split(rest)));
+    view_y = Interleaved(params.in_h, params.out_h, params.top, params.dilation_y, int(params.phases_y.split(rest)));
   }
+  // Of the whole image, or of the pixels a dilation apart. Written so that without dilation nothing is computed.
+  const auto either = [](int whole, int interleaved) { return kDilated ? interleaved : whole; };
   const int64_t image = rest;
   if (image >= params.batch) return;
   Access<W, kLanes> packed[kTaps];
@@ -98,19 +96,24 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][v] = bias;
   }
-  const int y0 = oy / R::kUp * R::kDown - top, x0 = ox / R::kUp * R::kDown - left,
-            row_step = params.in_w * params.channels;
-  const T* const in = params.in + image * params.in_h * row_step + in_first + channel;
-  T* const out = params.out +
-                 ((image * params.out_h + oy * dilation_y) * params.out_w + ox * dilation_x) * params.channels +
-                 out_first + channel;
+  const int y0 = oy / R::kUp * R::kDown - either(params.top, view_y.before),
+            x0 = ox / R::kUp * R::kDown - either(params.left, view_x.before), row_step = params.in_w * params.channels;
+  const T* in = params.in + image * params.in_h * row_step + channel;
+  T* out = params.out + ((image * params.out_h + oy) * params.out_w + ox) * params.channels + channel;
+  if constexpr (kDilated) {
+    in += view_y.first * row_step + view_x.first * params.channels;
+    out +=
+        ((view_y.phase + oy * (params.dilation_y - 1)) * params.out_w + view_x.phase + ox * (params.dilation_x - 1)) *
+        params.channels;
+  }
   Access<T, kLanes> rows[S::kAhead + 1][kColumns];
   // Not a function that takes a lambda: nvcc 12.4 made code of that which took up to 1.25 times as long.
 #pragma unroll
   for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
     if (coming < kRows)
-      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, in_h, in_w, params.channels * dilation_x,
-                  row_step * dilation_y);
+      read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, either(params.in_h, view_y.in),
+                  either(params.in_w, view_x.in), either(params.channels, params.channels * params.dilation_x),
+                  either(row_step, row_step * params.dilation_y));
     const int i = coming - S::kAhead;
     if (i < 0) continue;
     A row[kColumns][kLanes];
@@ -119,15 +122,16 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) {
       const bool complete = R::tap(i, y) >= 0 && (i + 1 == kRows || R::tap(i + 1, y) < 0);
-      if (!complete || oy + y >= out_h) continue;
+      if (!complete || oy + y >= either(params.out_h, view_y.out)) continue;
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) {
         Vector<T, kLanes> value;
 #pragma unroll
         for (int v = 0; v < kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
-        if (ox + x < out_w)
-          *reinterpret_cast<Vector<T, kLanes>*>(out + (y * dilation_y * params.out_w + x * dilation_x) *
-                                                          params.channels) = value;
+        if (ox + x < either(params.out_w, view_x.out))
+          *reinterpret_cast<Vector<T, kLanes>*>(
+              out + (either(y, y * params.dilation_y) * params.out_w + either(x, x * params.dilation_x)) *
+                        params.channels) = value;
       }
     }
   }

@@ -1,4 +1,4 @@
-// depthwise_conv2d, forward and dgrad, for few outputs or few taps of any kernel, stride, dilation and dtype. A thread
+// depthwise_conv2d, forward and dgrad, for few outputs of few taps, of any kernel, stride, dilation and dtype. A thread
 // computes one output straight from memory: with so little to do, waiting for one load after another is the time, and
 // no tile or window is worth its setup.
 #include "problem.cuh"
