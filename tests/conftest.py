@@ -2,6 +2,8 @@
 
 import pytest
 
+collect_ignore = ["projects"]  # other people's, so to speak: the factory builds and tests them
+
 
 def pytest_addoption(parser):
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu")
