@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import supervise
 from image import provenance
+from strict import Refused  # the folder of image is on the path now
+from wheelfile import Wheel
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE_SCRIPTS = ROOT / "docker/image"
@@ -161,6 +163,19 @@ def read_record(wheel: Path) -> dict:
         return provenance.read_record(wheel)
     except provenance.NoRecord as error:
         raise Failure(str(error)) from error
+
+
+def read_wheel(path: Path) -> Wheel:
+    """A wheel whose names, metadata and listed hashes everybody reads alike."""
+    try:
+        wheel = Wheel(path)
+        wheel.metadata()
+        problems = list(wheel.differs_from_record())
+    except Refused as error:
+        problems = error.problems
+    if problems:
+        raise Failure(f"{path.name} cannot be trusted to be one wheel for everybody: {problems[0]}; build it again")
+    return wheel
 
 
 def fresh_folder(name: str) -> Path:

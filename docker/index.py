@@ -10,14 +10,12 @@ wheels, each with its metadata file of PEP 658/714). Every link carries a sha256
 import argparse
 import html
 import json
-import re
 import shutil
-import zipfile
-from email.parser import BytesParser
 from pathlib import Path
 from typing import NamedTuple
 
-from common import DIST, Failure, main_guard, sha256_of
+from common import DIST, Failure, main_guard, read_wheel, sha256_of
+from wheelfile import normalize
 
 PAGE = """<!DOCTYPE html>
 <html><head><meta name="pypi:repository-version" content="1.1"><title>{title}</title></head>
@@ -39,24 +37,16 @@ class File(NamedTuple):
     metadata_sha256: str
 
 
-def normalize(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def add_wheel(wheel: Path, files: Path) -> File:
+def add_wheel(path: Path, files: Path) -> File:
     """Copies a wheel into the index, and its METADATA beside it."""
-    with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read(
-            next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
-        )
-    fields = BytesParser().parsebytes(metadata, headersonly=True)
-    target = files / wheel.name
-    shutil.copyfile(wheel, target)
-    beside = files / f"{wheel.name}.metadata"
+    wheel = read_wheel(path)
+    metadata, fields = wheel.own("METADATA"), wheel.metadata()
+    (files / path.name).write_bytes(wheel.data)
+    beside = files / f"{path.name}.metadata"
     beside.write_bytes(metadata)
     return File(
-        wheel.name, normalize(fields["Name"]), fields["Version"], sha256_of(target), target.stat().st_size,
-        fields["Requires-Python"] or "", sha256_of(beside),
+        path.name, normalize(wheel.name), wheel.version, wheel.sha256, len(wheel.data),
+        fields.get("requires-python", [""])[0], sha256_of(beside),
     )  # fmt: skip
 
 

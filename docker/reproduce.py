@@ -13,12 +13,12 @@ import os
 import shutil
 import subprocess
 import time
-import zipfile
 from pathlib import Path
 
 import children
 import engine as engines
 import images
+from archive import Archive
 from common import (
     CACHE,
     IMAGE_SCRIPTS,
@@ -31,6 +31,7 @@ from common import (
     virtual_environment,
 )
 from make_wheel import check_host, cuda_architectures, host_variant, run_cibuildwheel, stage
+from strict import Refused
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
@@ -101,9 +102,12 @@ def host_faketime() -> dict[str, str]:
 
 def list_differences(first: Path, second: Path) -> list[str]:
     """Which members of two wheels differ; for machines without diffoscope."""
-    with zipfile.ZipFile(first) as a, zipfile.ZipFile(second) as b:
-        names = dict.fromkeys([*a.namelist(), *b.namelist()])
-        left, right = ({n: z.read(n) for n in z.namelist()} for z in (a, b))
+    try:
+        archives = [Archive(path.read_bytes()) for path in (first, second)]
+        left, right = ({name: archive.read(name) for name in archive.names} for archive in archives)
+    except Refused as error:
+        return [f"one of them is no wheel: {error}"]
+    names = dict.fromkeys([*left, *right])
     differing = [name for name in names if left.get(name) != right.get(name)]
     return [f"{name} differs" for name in differing] or [
         "the contents are equal: order, time stamps, modes or compression differ"

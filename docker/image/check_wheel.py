@@ -8,23 +8,18 @@ and torch.
 """
 
 import argparse
-import base64
-import csv
-import hashlib
-import io
-import json
 import re
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import elf
 import fatbin
 import loadable
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
-from packaging.utils import parse_wheel_filename
+import strict
+from provenance import check_record
+from strict import Refused
+from wheelfile import Wheel
 
 # glibc's own libraries, libgcc_s (torch must unwind our exceptions with the same library), and torch's CPU
 # library, which every torch has. A user's machine may lack anything else.
@@ -51,40 +46,30 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
-def check_tag(wheel: Path, archive: zipfile.ZipFile) -> Iterator[str]:
+def check_tag(wheel: Wheel) -> Iterator[str]:
     """py3-none: no CPython ABI. One manylinux tag, the same in the file name and in WHEEL."""
-    tags = parse_wheel_filename(wheel.name)[3]
-    names = sorted(map(str, tags))
+    names, inside = wheel.file_tags, wheel.tags()
     # auditwheel adds the old name of a level that has one, such as manylinux2014 for manylinux_2_17.
     modern = [name for name in names if not re.search("-manylinux(1|2010|2014)_", name)]
     if len(modern) != 1 or not re.fullmatch(r"py3-none-manylinux_2_\d+_x86_64", modern[0]):
         yield f"tag: expected py3-none-manylinux_2_N_x86_64, the file name says {', '.join(names)}"
-    for name in archive.namelist():
-        if name.endswith(".dist-info/WHEEL"):
-            inside = re.findall(r"^Tag: (\S+)", archive.read(name).decode(), re.MULTILINE)
-            if sorted(inside) != names:
-                yield f"tag: the file name says {', '.join(names)}, {name} says {', '.join(inside)}"
+    if inside != names:
+        yield f"tag: the file name says {', '.join(names)}, {wheel.info}/WHEEL says {', '.join(inside)}"
 
 
-def glibc_limit(wheel: Path) -> tuple[int, ...]:
-    match = re.search(r"manylinux_(\d+)_(\d+)", wheel.name)
+def glibc_limit(wheel: Wheel) -> tuple[int, ...]:
+    match = re.search(r"manylinux_(\d+)_(\d+)", wheel.path.name)
     limit = (int(match[1]), int(match[2])) if match else GLIBC_OF_MANYLINUX_2_28
     return GLIBC_OF_MANYLINUX_2_28 if limit <= (2, 28) else limit
 
 
-def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
+def check_files(wheel: Wheel) -> Iterator[str]:
     """Only the package's own Python files and libraries, and metadata; each as RECORD says."""
-    dist_info = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
-    if len(dist_info) != 1:
-        yield f"file: expected one .dist-info folder, found {sorted(dist_info)}"
-        return
-    (info,) = dist_info
-    package = info.split("-")[0]
-    files = [name for name in archive.namelist() if not name.endswith("/")]
-    for name in files:
+    package = wheel.info.split("-")[0]
+    for name in wheel.names:
         path = PurePosixPath(name)
-        if name.startswith(f"{info}/"):
-            expected = DIST_INFO.fullmatch(name.removeprefix(f"{info}/"))
+        if name.startswith(f"{wheel.info}/"):
+            expected = DIST_INFO.fullmatch(name.removeprefix(f"{wheel.info}/"))
         else:
             inside = name.removeprefix(f"{package}/")
             known = path.suffix in PACKAGE_SUFFIXES and not inside.startswith("csrc/")
@@ -92,59 +77,48 @@ def check_files(archive: zipfile.ZipFile) -> Iterator[str]:
             expected = path.parts[0] == package and known and "__pycache__" not in path.parts
         if not expected:
             yield f"file: {name} does not belong in the wheel"
-    record = archive.read(f"{info}/RECORD").decode()
-    rows = list(csv.reader(io.StringIO(record)))
-    hashes = {name: digest for name, digest, _ in rows}
-    if len(hashes) != len(rows):
-        yield "file: RECORD names a file twice"
-    for name in hashes.keys() - set(files):
-        yield f"file: RECORD names {name}, which is not there"
-    for name in files:
-        if name != f"{info}/RECORD":
-            digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
-            if hashes.get(name) != f"sha256={digest}":
-                yield f"file: {name} is not what RECORD says: expected {hashes.get(name)}, got sha256={digest}"
+    yield from wheel.differs_from_record()
+    for name in wheel.names:
+        if name.startswith(f"{wheel.info}/") and name.endswith(".json"):
+            strict.json_object(wheel.read(name), name)
+    wheel.metadata()
 
 
-def check_library(name: str, elf: ELFFile, limit: tuple[int, ...], facts: list[str]) -> Iterator[str]:
-    """Needed libraries, search paths, symbol versions and undefined symbols of one shared library."""
-    needed, newest = [], (0,)
-    for section in elf.iter_sections():
-        if isinstance(section, DynamicSection):
-            for tag in section.iter_tags():
-                if tag.entry.d_tag == "DT_NEEDED":
-                    needed.append(tag.needed)
-                    if tag.needed not in ALLOWED_LIBRARIES:
-                        yield f"library: {name} needs {tag.needed}, which is not on the allowed list"
-                elif tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH"):
-                    path = tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath
-                    yield f"rpath: {name} searches {path}, a path of the build machine"
-        elif isinstance(section, GNUVerNeedSection):
-            for file, versions in section.iter_versions():
-                for required in versions:
-                    family, _, number = required.name.partition("_")
-                    if family in ("GLIBCXX", "CXXABI"):
-                        yield f"symbol: {name} needs {required.name} of {file.name}: libstdc++ must be linked statically"
-                    elif family == "GLIBC":
-                        numbered = re.fullmatch(r"[\d.]+", number)
-                        newest = max(newest, version(number)) if numbered else newest
-                        if not numbered or version(number) > limit:
-                            yield f"symbol: {name} needs {required.name}, the limit is {'.'.join(map(str, limit))}"
-    symbols = elf.get_section_by_name(".dynsym")
-    for symbol in symbols.iter_symbols() if symbols else ():
+def check_library(name: str, wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str]) -> Iterator[str]:
+    """Needed libraries, search paths, symbol versions and undefined symbols of one shared library, which is kept."""
+    body, newest, limit = wheel.read(name), (0,), glibc_limit(wheel)
+    library = libraries[name] = elf.read(body)
+    yield from loadable.check_library(name, library)
+    if library.machine != "x86_64":
+        yield f"library: {name} is not a shared library for x86-64"
+    for needed in library.needed:
+        if needed not in ALLOWED_LIBRARIES:
+            yield f"library: {name} needs {needed}, which is not on the allowed list"
+    for path in library.search:
+        yield f"rpath: {name} searches {path}, a path of the build machine"
+    for file, required in library.versions:
+        family, _, number = required.partition("_")
+        if family in ("GLIBCXX", "CXXABI"):
+            yield f"symbol: {name} needs {required} of {file}: libstdc++ must be linked statically"
+        elif family == "GLIBC":
+            numbered = re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})*", number)
+            newest = max(newest, version(number)) if numbered else newest
+            if not numbered or version(number) > limit:
+                yield f"symbol: {name} needs {required}, the limit is {'.'.join(map(str, limit))}"
+    for symbol in library.symbols:
         if not symbol.name:
             continue
-        if symbol.entry.st_shndx != "SHN_UNDEF":
-            if symbol.entry.st_shndx != "SHN_ABS" and symbol.entry.st_info.bind != "STB_LOCAL":
+        if symbol.defined:
+            if symbol.exported and not (symbol.absolute and symbol.name in library.defined_versions):
                 yield f"symbol: {name} exports {symbol.name}, which another library might pick up"
-            continue
-        if TORCH_CXX.match(symbol.name):
+        elif TORCH_CXX.match(symbol.name):
             yield f"symbol: {name} needs {symbol.name}, ATen/c10/torch C++ that changes between torch releases"
         elif symbol.name.startswith("_Z"):
             yield f"symbol: {name} needs the C++ symbol {symbol.name}; only C interfaces are stable"
         elif re.match("_?Py", symbol.name):
             yield f"symbol: {name} needs {symbol.name} of CPython, but the tag says none"
-    facts.append(f"{name}: {', '.join(needed)}; GLIBC {'.'.join(map(str, newest))}")
+    needed, glibc = ", ".join(library.needed), ".".join(map(str, newest))
+    facts.append(f"{name}: {needed}; GLIBC {glibc}; {len(body) / 1000:.0f} kB")
 
 
 def expected_cuda(record: dict) -> dict[str, dict]:
@@ -161,27 +135,30 @@ def expected_cuda(record: dict) -> dict[str, dict]:
     return expected
 
 
-def check_cuda(wheel: Path, libraries: dict[str, ELFFile], archive: zipfile.ZipFile, facts: list[str]) -> Iterator[str]:
+def check_cuda(wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str]) -> Iterator[str]:
     """Device code: as the build record and the loader's _cuda.json say, in every unit, compressed, no GPU served twice."""
-    record, described = {}, {}
-    for name in archive.namelist():
-        if name.endswith(".dist-info/build.json"):
-            record = json.loads(archive.read(name))
-        elif name.endswith("/_cuda.json"):
-            described = json.loads(archive.read(name))
+    record, described = wheel.build_record() or {}, {}
+    check_record(record)
+    for name in wheel.names:
+        if name.endswith("/_cuda.json"):
+            described = strict.json_object(wheel.read(name), name)
     expected = expected_cuda(record)
     if record.get("variant") == "cuda" and not expected:
         yield "CUDA: the build record promises CUDA kernels and names no library"
     if described != expected:
         yield f"CUDA: _cuda.json says {described}, the build record {expected}"
-    if expected and "+" not in wheel.name.split("-")[1] and expected.keys() != {"cuda12", "cuda13"}:
+    if expected and "+" not in wheel.version and expected.keys() != {"cuda12", "cuda13"}:
         yield f"CUDA: a wheel without label must hold cuda12 and cuda13, this one holds {', '.join(expected)}"
     owners: dict[int, str] = {}
-    files = {name: f"{wheel.name.split('-')[0]}/_{name}.so" for name in expected}
+    files = {name: f"{wheel.info.split('-')[0]}/_{name}.so" for name in expected}
     for name in files.values() - libraries.keys():
         yield f"CUDA: {name} is missing"
-    for file, elf in sorted(libraries.items()):
-        units = fatbin.units(elf)
+    for file, library in sorted(libraries.items()):
+        try:
+            units = fatbin.units(library)
+        except Refused as error:
+            yield f"CUDA: {file} {error}"
+            continue
         name = next((name for name, path in files.items() if path == file), None)
         if not units and name is None:
             continue
@@ -194,35 +171,40 @@ def check_cuda(wheel: Path, libraries: dict[str, ELFFile], archive: zipfile.ZipF
         facts.append(f"{file}: sm_{', sm_'.join(map(str, promised['machine_code']))}; PTX {promised['ptx'] or 'none'}")
         for architecture in promised["machine_code"]:
             first = owners.setdefault(architecture, file)
-            if first != file and "+" not in wheel.name:
+            if first != file and "+" not in wheel.version:
                 yield f"CUDA: sm_{architecture} is in {first} and in {file}: one of them is dead weight"
 
 
-def check(wheel: Path) -> tuple[list[str], list[str]]:
-    """(problems, facts) of a wheel. What nothing can read is one problem: others may have made the file."""
-    facts = [f"{wheel.name}: {wheel.stat().st_size / 1000:.0f} kB"]
+def collect(findings: Iterator[str], where: str = "file: it cannot be read: ") -> list[str]:
+    """All findings of a rule, and why it could not go on."""
+    found = []
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            problems = list(loadable.check_names(archive))
-            return problems or check_contents(wheel, archive, facts), facts
-    except Exception as error:  # of the parsers, which raise dozens of types for files that are cut or made up
-        return [f"file: it cannot be read: {type(error).__name__}: {error}"], facts
+        for finding in findings:
+            found.append(finding)
+    except Refused as error:
+        found += [text if text.startswith("file: ") else where + text for text in error.problems]
+    return found
 
 
-def check_contents(wheel: Path, archive: zipfile.ZipFile, facts: list[str]) -> list[str]:
-    problems = [*check_tag(wheel, archive), *check_files(archive)]
-    contents = {name: archive.read(name) for name in archive.namelist()}
-    libraries = {n: ELFFile(io.BytesIO(body)) for n, body in contents.items() if body.startswith(b"\x7fELF")}
-    for name, elf in libraries.items():
-        problems += loadable.check_segments(name, elf)
-        problems += check_library(name, elf, glibc_limit(wheel), facts)
-        facts[-1] += f"; {len(contents[name]) / 1000:.0f} kB"
-    if not libraries:
-        problems.append("file: the wheel holds no compiled library")
-    problems += check_cuda(wheel, libraries, archive, facts)
-    if wheel.stat().st_size > MAX_MEGABYTES * 1e6:
-        problems.append(f"size: {wheel.stat().st_size / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB")
-    return problems
+def check(path: Path) -> tuple[list[str], list[str]]:
+    """(problems, facts) of a wheel. What cannot be read in one way only is a problem, never an exception."""
+    facts = [f"{path.name}: {path.stat().st_size / 1000:.0f} kB"]
+    return collect(check_contents(path, facts)), facts
+
+
+def check_contents(path: Path, facts: list[str]) -> Iterator[str]:
+    wheel = Wheel(path)
+    yield from collect(check_tag(wheel))
+    yield from collect(check_files(wheel))
+    libraries: dict[str, elf.Library] = {}
+    compiled = [name for name in wheel.names if wheel.read(name).startswith(b"\x7fELF")]
+    for name in compiled:
+        yield from collect(check_library(name, wheel, libraries, facts), f"library: {name} ")
+    if not compiled:
+        yield "file: the wheel holds no compiled library"
+    yield from collect(check_cuda(wheel, libraries, facts))
+    if len(wheel.data) > MAX_MEGABYTES * 1e6:
+        yield f"size: {len(wheel.data) / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB"
 
 
 def main() -> None:

@@ -1,76 +1,122 @@
-"""What a loader or an installer would see and the other checks of a wheel would not: names in the archive that lead elsewhere
-or twice to one file, and libraries whose section headers, which tools read, differ from the segments, which a loader reads.
+"""What no honest linker leaves in a library: section headers, which tools read, that differ from the segments, which a loader
+reads; tables that the library could rewrite while it is loaded; and what makes a loader do more than load it.
 """
 
-import re
-import stat
-import zipfile
 from collections.abc import Iterator
 
-from elftools.elf.elffile import ELFFile
+from elf import EXECUTE, PT_GNU_STACK, PT_INTERP, PT_LOAD, SECTION, SYMBOL, WRITE, Library
+from strict import Refused, one_line
 
-NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*/?")
-METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-# A file of a wheel that takes more than this, or that shrank by more, is nothing that a build makes.
-MAX_FILE_BYTES, MAX_RATIO = 1 << 30, 1000
-# Where the loader finds them, and the section of the same content.
-TABLES = {
-    "DT_SYMTAB": ".dynsym",
-    "DT_STRTAB": ".dynstr",
-    "DT_VERNEED": ".gnu.version_r",
-    "DT_VERSYM": ".gnu.version",
+EXPECTED_TAGS = {
+    "NEEDED", "PLTRELSZ", "PLTGOT", "HASH", "STRTAB", "SYMTAB", "RELA", "RELASZ", "RELAENT", "STRSZ", "SYMENT", "INIT",
+    "FINI", "SONAME", "RPATH", "RUNPATH", "SYMBOLIC", "PLTREL", "DEBUG", "TEXTREL", "JMPREL", "BIND_NOW", "INIT_ARRAY",
+    "FINI_ARRAY", "INIT_ARRAYSZ", "FINI_ARRAYSZ", "FLAGS", "RELRSZ", "RELR", "RELRENT", "GNU_HASH", "VERSYM", "RELACOUNT",
+    "FLAGS_1", "VERDEF", "VERDEFNUM", "VERNEED", "VERNEEDNUM", "TLSDESC_PLT", "TLSDESC_GOT", "BTI_PLT", "PAC_PLT",
+    "VARIANT_PCS",
+}  # fmt: skip
+DF_TEXTREL = 0x4
+# DF_ORIGIN, SYMBOLIC, BIND_NOW, STATIC_TLS; DF_1_NOW, NODELETE, ORIGIN. Others interpose, audit or load more.
+EXPECTED_FLAGS = {"FLAGS": 0x1 | 0x2 | DF_TEXTREL | 0x8 | 0x10, "FLAGS_1": 0x1 | 0x8 | 0x80}
+# What addresses a table that is read again after the library's own relocations are done.
+TABLES = ("STRTAB", "SYMTAB", "HASH", "GNU_HASH", "VERSYM", "VERNEED", "VERDEF", "RELA", "JMPREL")
+# Words, addresses of symbols, relative addresses, and thread-local storage.
+EXPECTED_RELOCATIONS = {
+    "x86_64": {1, 6, 7, 8, 16, 17, 18, 36, 37},
+    "aarch64": {257, 1025, 1026, 1027, 1028, 1029, 1030, 1031, 1032},
 }
+# Where the loader finds them, and the section of the same content.
+SECTIONS = {"SYMTAB": ".dynsym", "STRTAB": ".dynstr", "VERNEED": ".gnu.version_r", "VERSYM": ".gnu.version"}
 
 
-def check_names(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Every entry is a plain file or folder below the top, and no two are one file, also where case does not count."""
-    seen: dict[str, str] = {}
-    for entry in archive.infolist():
-        name, mode = entry.filename, entry.external_attr >> 16
-        if entry.orig_filename != name or not NAME.fullmatch(name) or {".", ".."} & set(name.split("/")):
-            yield f"file: {entry.orig_filename!r} is not a plain path below the top of the wheel"
-        if first := seen.get(name.rstrip("/").lower()):
-            yield f"file: {name!r} is in the wheel twice, the first time as {first!r}"
-        seen[name.rstrip("/").lower()] = name
-        if stat.S_IFMT(mode) not in (0, stat.S_IFDIR if entry.is_dir() else stat.S_IFREG):
-            yield f"file: {name!r} is a link or a special file"
-        if entry.flag_bits & 0x1 or entry.compress_type not in METHODS:
-            yield f"file: {name!r} is encrypted, or compressed by a method that installers do not know"
-        if entry.file_size > min(MAX_FILE_BYTES, max(1 << 20, entry.compress_size * MAX_RATIO)):
-            yield f"file: {name!r} has {entry.file_size} bytes, out of {entry.compress_size}"
+def check_library(name: str, library: Library) -> Iterator[str]:
+    """One line for each thing that is not as linkers leave it."""
+    for finding in (*segments(library), *tags(library), *relocations(library), *sections(library)):
+        yield f"library: {name} {finding}"
 
 
-def check_segments(name: str, elf: ELFFile) -> Iterator[str]:
-    """The tables that a loader finds through PT_DYNAMIC are those of the sections, and nothing in memory may be
-    written and executed."""
-    if (elf["e_machine"], elf.elfclass, elf.little_endian, elf["e_type"]) != ("EM_X86_64", 64, True, "ET_DYN"):
-        yield f"library: {name} is not a shared library for x86-64"
-        return
-    for segment in elf.iter_segments():
-        if segment["p_flags"] & 0x3 == 0x3 and segment["p_type"] in ("PT_LOAD", "PT_GNU_STACK"):
-            yield f"library: {name} has memory that may be written and executed ({segment['p_type']})"
-    segments = [s for s in elf.iter_segments() if s["p_type"] == "PT_DYNAMIC"]
-    section = elf.get_section_by_name(".dynamic")
-    if len(segments) != 1 or section is None or section["sh_offset"] != segments[0]["p_offset"]:
-        yield f"library: {name} has a dynamic segment that its section headers do not show: what it loads cannot be checked"
-        return
-    (segment,) = segments
-    held, shown = ([(t.entry.d_tag, t.entry.d_val) for t in part.iter_tags()] for part in (segment, section))
-    if held != shown:
-        yield f"library: {name} has other entries in its dynamic segment than in section .dynamic"
-        return
-    if "DT_TEXTREL" in dict(held):
-        yield f"library: {name} has relocations in its code"
-    for tag, table in TABLES.items():
-        addresses = [value for key, value in held if key == tag]
-        described = elf.get_section_by_name(table)
-        if addresses != ([described["sh_addr"]] if described else []):
-            yield f"library: {name} has a {tag} that is not its section {table}"
+def segments(library: Library) -> Iterator[str]:
+    stack = [part for part in library.segments if part.kind == PT_GNU_STACK]
+    for part in library.segments:
+        if part.flags & (WRITE | EXECUTE) == WRITE | EXECUTE and part.kind in (PT_LOAD, PT_GNU_STACK):
+            kind = "PT_LOAD" if part.kind == PT_LOAD else "PT_GNU_STACK"
+            yield f"has memory that may be written and executed ({kind})"
+    if len(stack) != 1:
+        yield f"has {len(stack)} segments PT_GNU_STACK: without exactly one, the stack may become executable"
+    if any(part.kind == PT_INTERP for part in library.segments):
+        yield "names an interpreter, as a program does"
+
+
+def tags(library: Library) -> Iterator[str]:
+    for tag, values in library.tags.items():
+        if tag not in EXPECTED_TAGS:
+            yield f"has DT_{tag} ({values[0]:#x}), which makes some loaders do more than load it"
+        elif values[0] & ~EXPECTED_FLAGS.get(tag, -1):
+            yield f"has DT_{tag} {values[0]:#x}, which makes some loaders do more than load it"
+    if "TEXTREL" in library.tags or (library.first("FLAGS") or 0) & DF_TEXTREL:
+        yield "has relocations in its code"
+    for tag in ("INIT", "FINI"):
+        if tag in library.tags and not library.flags(library.first(tag)) & EXECUTE:
+            yield f"has a DT_{tag} that is not code"
+    for tag in TABLES:
+        if tag in library.tags and library.flags(library.first(tag)) & WRITE:
+            yield f"has DT_{tag} in memory that it may write"
+
+
+def relocations(library: Library) -> Iterator[str]:
+    expected = EXPECTED_RELOCATIONS[library.machine]
+    if kinds := {relocation.kind for relocation in library.relocations} - expected:
+        yield f"has relocations of the kinds {sorted(kinds)}, which a library has no use for"
+    start, end = library.dynamic.address, library.dynamic.address + library.dynamic.size
+    parts = [(part.address, part.address + part.size) for part in library.loads if part.flags & WRITE]
+    for relocation in library.relocations:
+        if not any(first <= relocation.address and relocation.address + 8 <= last for first, last in parts):
+            yield f"has a relocation at {relocation.address:#x}, which is not memory to write"
             return
-        offsets = list(elf.address_offsets(addresses[0])) if addresses else []
-        if described and offsets != [described["sh_offset"]]:
-            yield f"library: {name} loads something else at the address of section {table}"
+        if start - 8 < relocation.address < end:
+            yield f"has a relocation in its dynamic segment, at {relocation.address:#x}"
             return
-    symbols = elf.get_section_by_name(".dynsym")
-    if symbols and segment.num_symbols() > symbols.num_symbols():
-        yield f"library: {name} has symbols beyond the end of section .dynsym"
+
+
+def sections(library: Library) -> Iterator[str]:
+    """The tables that tools find by section headers are those of the loader."""
+    try:
+        described = section_headers(library)
+    except Refused as error:
+        yield str(error)
+        return
+    _, address, offset, size = described.get(".dynamic", (0, 0, 0, 0))
+    if (address, offset) != (library.dynamic.address, library.dynamic.offset) or size > library.dynamic.stored:
+        yield "has a dynamic segment that its section headers do not show: what it loads cannot be checked"
+        return
+    if size < 16 * len(library.entries):
+        yield "has other entries in its dynamic segment than in section .dynamic"
+        return
+    for tag, section in SECTIONS.items():
+        _, address, offset, size = described.get(section, (0, None, 0, 0))
+        if library.first(tag) != address:
+            yield f"has a DT_{tag} that is not its section {section}"
+        elif address is not None and library.offset(address, 1) != offset:
+            yield f"loads something else at the address of section {section}"
+        elif section == ".dynsym" and size < len(library.symbols) * SYMBOL.size:
+            yield "has symbols beyond the end of section .dynsym"
+        elif section == ".dynstr" and size != len(library.strings):
+            yield "has names beyond the end of section .dynstr, or fewer"
+
+
+def section_headers(library: Library) -> dict[str, tuple[int, int, int, int]]:
+    """(type, address, offset, size) by name; Refused if a name that matters is there twice."""
+    size, count, names = library.section_facts
+    if not library.section_start or not count:
+        return {}
+    if size != SECTION.size or names >= count:
+        raise Refused("has section headers that no linker writes")
+    rows = [library.take(SECTION, library.section_start + number * size) for number in range(count)]
+    _, _, _, _, start, length, *_ = rows[names]
+    table = library.body[start : start + length]
+    found: dict[str, tuple[int, int, int, int]] = {}
+    for at, kind, _, address, offset, length, *_ in rows:
+        name = table[at : table.find(b"\0", at)].decode("latin-1")
+        if name in found and name in (".dynamic", *SECTIONS.values()):
+            raise Refused(f"has two sections {one_line(name)}")
+        found[name] = (kind, address, offset, length)
+    return found

@@ -11,12 +11,19 @@ import argparse
 import hashlib
 import json
 import re
-import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
+from strict import Refused, one_line
+from wheelfile import Wheel
+
 DEBIAN_LOCKS = ("debian-build.lock", "debian-source.lock")
 CUDA_LOCKS = ("debian-cuda.lock", "requirements-cuda12.txt", "requirements-cuda13.txt", "requirements-cudart12.txt")
+
+COMMIT, NVCC = re.compile("[0-9a-f]{6,64}"), re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,5})?")
+ARCHITECTURE = re.compile(r"[0-9]{2,3}(\+PTX)?")
+LINE = re.compile("[ -~]{1,300}")
+TEXTS = {"variant": re.compile("cpu|cuda"), "base": LINE, "torch": LINE, "compiler": LINE, "python": LINE}
 
 
 class NoRecord(Exception):
@@ -26,13 +33,36 @@ class NoRecord(Exception):
 def read_record(wheel: Path) -> dict:
     """dist-info/build.json of a wheel."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/build\.json", name))
-            record = json.loads(archive.read(name))
+        record = Wheel(wheel).build_record() or {}
+        check_record(record)
         record["source"]["commit"], record["source"]["dirty"], record["base"]
-    except (StopIteration, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise NoRecord(f"{wheel.name} carries no complete build record: `make wheel` did not make it") from error
+    except (KeyError, Refused) as error:
+        why = f" ({error})" if isinstance(error, Refused) else ""
+        raise NoRecord(f"{wheel.name} carries no complete build record{why}: `make wheel` did not make it") from error
     return record
+
+
+def check_record(record: dict) -> None:
+    """Refuses a build record whose entries are not what record.py writes; one may be missing."""
+    source, cuda = record.get("source", {}), record.get("cuda", {})
+    if not isinstance(source, dict) or not isinstance(cuda, dict):
+        raise Refused("build.json: source and cuda have to be objects")
+    for key, pattern in TEXTS.items():
+        if key in record and not (isinstance(record[key], str) and pattern.fullmatch(record[key])):
+            raise Refused(f"build.json: {key} is {one_line(record[key])}")
+    commit, epoch = source.get("commit"), source.get("date_epoch", 0)
+    if commit is not None and not (isinstance(commit, str) and COMMIT.fullmatch(commit)):
+        raise Refused(f"build.json: source.commit {one_line(commit)} is not a commit")
+    if not isinstance(source.get("dirty", True), bool) or type(epoch) is not int or not 0 <= epoch < 1 << 40:
+        raise Refused("build.json: source.dirty has to be true or false, source.date_epoch a time")
+    for name, facts in cuda.items():
+        if not re.fullmatch("cuda[0-9]{2}", name) or not isinstance(facts, dict):
+            raise Refused(f"build.json: cuda.{one_line(name)} is no CUDA library")
+        archs, nvcc = facts.get("architectures"), facts.get("nvcc")
+        if not (isinstance(nvcc, str) and NVCC.fullmatch(nvcc)) or not isinstance(archs, list):
+            raise Refused(f"build.json: cuda.{name} has to have an nvcc version and a list of architectures")
+        if not all(isinstance(arch, str) and ARCHITECTURE.fullmatch(arch) for arch in archs):
+            raise Refused(f"build.json: cuda.{name}.architectures has to be a list like 90, 90+PTX")
 
 
 def purl(kind: str, name: str, version: str) -> str:

@@ -21,13 +21,14 @@ import shutil
 import subprocess
 import sys
 import time
-import zipfile
+import zipfile  # to write
 from collections.abc import Iterable
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-from packaging.utils import parse_wheel_filename
-from provenance import purl
+import elf
+from provenance import check_record, purl
+from strict import Refused
+from wheelfile import Wheel, normalize
 
 LOCKS = Path(__file__).resolve().parents[1] / "locks"
 BASE_LOCK = LOCKS / "debian-build.lock"
@@ -108,10 +109,8 @@ def torch_version() -> str | None:
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
     """Whether the wheel has compiled libraries and none needs libstdc++ at run time."""
-    libraries = [ELFFile(io.BytesIO(body)) for body in contents.values() if body.startswith(b"\x7fELF")]
-    dynamic = [section for elf in libraries if (section := elf.get_section_by_name(".dynamic"))]
-    needed = [tag.needed for section in dynamic for tag in section.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
-    return bool(libraries) and "libstdc++.so.6" not in needed
+    libraries = [elf.read(body) for body in contents.values() if body.startswith(b"\x7fELF")]
+    return bool(libraries) and not any("libstdc++.so.6" in library.needed for library in libraries)
 
 
 def package_component(package: dict) -> dict:
@@ -199,12 +198,12 @@ def pack(path: Path, contents: dict[str, bytes], epoch: int) -> None:
 
 
 def complete(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        contents = {n: archive.read(n) for n in archive.namelist() if not n.endswith(("/", ".dist-info/RECORD"))}
-    name, version, _, _ = parse_wheel_filename(wheel.name)
-    (info,) = {n.split("/")[0] for n in contents if ".dist-info/" in n}
-    record = json.loads(contents.get(f"{info}/build.json", b"{}"))
-    record["version"] = str(version)
+    given = Wheel(wheel)
+    contents = {name: given.read(name) for name in given.names if not name.endswith(".dist-info/RECORD")}
+    name, version, info = normalize(given.name), given.version, given.info
+    record = given.build_record() or {}
+    check_record(record)
+    record["version"] = version
     record["compiler"] = compiler("--version").splitlines()[0]
     record["python"] = platform.python_version()
     record.setdefault("torch", torch_version())
@@ -223,7 +222,7 @@ def complete(wheel: Path) -> None:
         )
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    bom = sbom(name, str(version), packages, record["torch"])
+    bom = sbom(name, version, packages, record["torch"])
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
         if package.get("distribution") == "pypi":
@@ -247,7 +246,10 @@ def complete(wheel: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
-    complete(parser.parse_args().wheel)
+    try:
+        complete(wheel := parser.parse_args().wheel)
+    except Refused as error:
+        sys.exit(f"error: {wheel.name}: {error}")
 
 
 if __name__ == "__main__":

@@ -48,9 +48,9 @@ def library(tmp_path):
 
 @pytest.fixture
 def wheel(tmp_path, library):
-    """wheel(files={}, tag=TAG, inner_tag=None, spoil=None) -> path of a wheel with a correct RECORD."""
+    """wheel(files={}, tag=TAG, inner_tag=None, spoil=None, version="0.1.0") -> path of a wheel with a correct RECORD."""
 
-    def build(files=None, tag=TAG, inner_tag=None, spoil=None):
+    def build(files=None, tag=TAG, inner_tag=None, spoil=None, version="0.1.0"):
         contents = {
             "customops/__init__.py": b"",
             "customops/_cpu.so": library(
@@ -59,14 +59,17 @@ def wheel(tmp_path, library):
             f"{INFO}/METADATA": b"Metadata-Version: 2.4\nName: customops\nVersion: 0.1.0\n",
             f"{INFO}/WHEEL": f"Wheel-Version: 1.0\nTag: {inner_tag or tag}\n".encode(),
         } | (files or {})
+        contents = {name.replace("0.1.0", version): body for name, body in contents.items()}
+        info = INFO.replace("0.1.0", version)
+        contents[f"{info}/METADATA"] = contents[f"{info}/METADATA"].replace(b"0.1.0", version.encode())
         record = []
         for name, body in contents.items():
             digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{len(body)}\n")
-        contents[f"{INFO}/RECORD"] = "".join([*record, f"{INFO}/RECORD,,\n"]).encode()
+        contents[f"{info}/RECORD"] = "".join([*record, f"{info}/RECORD,,\n"]).encode()
         if spoil:
             contents[spoil] += b"\n"
-        path = tmp_path / f"customops-0.1.0-{tag}.whl"
+        path = tmp_path / f"customops-{version}-{tag}.whl"
         with zipfile.ZipFile(path, "w") as archive:
             archive.mkdir("customops")
             for name, body in contents.items():
@@ -228,8 +231,7 @@ def cuda_wheel(wheel, library):
             for name, archs in recorded.items()
         }
         files["customops/_cuda.json"] = json.dumps(facts if described is None else described).encode()
-        path = wheel(files)
-        return path.rename(path.with_name(path.name.replace("0.1.0", version)))
+        return wheel(files, version=version)
 
     return build
 

@@ -75,9 +75,8 @@ def test_our_reading_of_device_code_agrees_with_cuobjdump(root):
         for library in k12.so k13.so; do
           /opt/cuda12/bin/cuobjdump -lelf -lptx $library 2>&1 | sed -nE 's/.*sm_([0-9]+)\\.(cubin|ptx)$/\\2 \\1/p' | sort | xargs
           PYTHONPATH=/opt/customops:/opt/build-tools python -c '
-import sys, fatbin
-from elftools.elf.elffile import ELFFile
-images = sum(fatbin.units(ELFFile(open(sys.argv[1], "rb"))), [])
+import sys, elf, fatbin
+images = sum(fatbin.units(elf.read(open(sys.argv[1], "rb").read())), [])
 names = {"ptx": "ptx", "machine_code": "cubin"}
 print(*sorted(f"{names[i.kind]} {i.architecture}" for i in images), "compressed" if all(i.compressed for i in images) else "plain")
 ' $library

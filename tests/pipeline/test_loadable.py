@@ -9,6 +9,7 @@ import zipfile
 import check_wheel
 import fatbin
 import pytest
+from strict import Refused
 from test_check_wheel import INFO, library, wheel  # noqa: F401, the fixtures
 
 SHT_DYNSYM = 11
@@ -110,7 +111,7 @@ def test_a_dynamic_segment_that_is_not_the_section(wheel, library):  # noqa: F81
     body = library({}, rpath="/tmp/evil")
     (dynamic,) = (at for at, kind in segments(body) if kind == 2)
     moved = header(body, dynamic + 8, 0, "<Q")
-    assert "that its section headers do not show" in problems(wheel({"customops/_cpu.so": moved}))
+    assert "has a dynamic segment that is not at its address" in problems(wheel({"customops/_cpu.so": moved}))
 
 
 def test_a_table_that_is_not_the_section(wheel, library):  # noqa: F811
@@ -153,15 +154,7 @@ def test_a_build_record_that_is_not_one(wheel, record):  # noqa: F811
 def test_a_file_that_is_no_archive(tmp_path):
     path = tmp_path / "customops-0.1.0-py3-none-manylinux_2_28_x86_64.whl"
     path.write_bytes(b"PK\x03\x04")
-    assert "cannot be read: BadZipFile" in problems(path)
-
-
-class Section:
-    def __init__(self, data):
-        self.data = lambda: data
-
-    def get_section_by_name(self, name):
-        return self
+    assert "it is no zip archive" in problems(path)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +168,8 @@ class Section:
     ],
 )
 def test_a_unit_of_device_code_that_never_ends(unit):
-    with pytest.raises(ValueError, match="nv_fatbin has"):
-        fatbin.units(Section(unit + bytes(64)))
+    with pytest.raises(Refused, match=r"has a unit of device code|has device code of unknown kind"):
+        fatbin.read_units(unit + bytes(64))
 
 
 def test_a_file_that_grows(with_entry):
