@@ -9,7 +9,7 @@ TORCHES ?= 2.10.0 2.13.0 2.15.0
 
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
-RUN = @$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed: make PYTHON=python3.11 ..." % sys.version_info[:2])' && exec $(PYTHON)
+RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it
 
@@ -38,7 +38,7 @@ sanitize:  ## the same under compute-sanitizer: memcheck, racecheck, initcheck, 
 	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
 
 bench:  ## time every op and its peers, into benchmarks/results; PYTHON needs customops and torch
-	@$(PYTHON) benchmarks
+	$(RUN) benchmarks
 
 test-matrix:  ## the op tests against the same wheel file on other Pythons and torches
 	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"

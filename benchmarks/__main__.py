@@ -1,5 +1,6 @@
 """Every op's benchmark, then the plots: `make bench`, or python benchmarks [--device=cpu] [--output=FOLDER]"""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,15 @@ HELPERS = {"__main__", "counters", "elementwise", "harness", "layers", "load", "
 HELPERS |= {"sweep", "sweep_cases", "sweep_timing"}
 
 
+NEEDED = ("torch", "customops")
+
+
 def main() -> None:
+    if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        sys.exit(
+            f"error: {sys.executable} has no {' and no '.join(lacking)}: pip install torch dist/*.whl into a virtual environment, "
+            "then make bench PYTHON=path/to/its/python"
+        )
     for script in sorted(path for path in HERE.glob("*.py") if path.stem not in HELPERS):
         if subprocess.run([sys.executable, script, *sys.argv[1:]], check=False).returncode:
             sys.exit(f"error: {script.name} failed, see above")

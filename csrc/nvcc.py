@@ -22,6 +22,11 @@ CSRC = Path("csrc")  # relative, because builds run in the project's folder and 
 RELEASE = {"cuda12": ("70", "75", "80", "86", "89", "90+PTX"), "cuda13": ("100", "103", "120+PTX")}
 # The compiler must be of this CUDA version; its machine code runs on every driver of the same major version.
 MAJOR = {"cuda12": 12, "cuda13": 13}
+# What the locked compilers know (nvcc --list-gpu-code), from 70 on: csrc/cuda/transposed.cuh needs __grid_constant__.
+KNOWN = {
+    "cuda12": (70, 72, 75, 80, 86, 87, 89, 90),
+    "cuda13": (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121),
+}
 
 
 def architectures(wanted: str | None) -> dict[str, tuple[str, ...]]:
@@ -40,6 +45,11 @@ def architectures(wanted: str | None) -> dict[str, tuple[str, ...]]:
             )
         library, major, minor, ptx = match.groups()
         library = library or ("cuda12" if int(major) < 10 else "cuda13")
+        if int(major + minor) not in KNOWN[library]:
+            sys.exit(
+                f"error: CUDA_ARCHS: {library} cannot be compiled for {word!r}, it can for "
+                f"{', '.join(map(str, KNOWN[library]))}"
+            )
         chosen.setdefault(library, []).append(f"{major}{minor}{ptx or ''}")
     return {name: tuple(dict.fromkeys(chosen[name])) for name in sorted(chosen)}
 

@@ -27,7 +27,10 @@ def _running(pid: str) -> bool:
 @contextlib.contextmanager
 def only_run() -> Iterator[None]:
     """Holds .cache/lock, because runs share .cache/out, .cache/source, the environments and dist/."""
-    CACHE.mkdir(parents=True, exist_ok=True)
+    try:
+        CACHE.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise Failure(f"{error.filename} is a file, where a folder for downloads is needed: move it away") from error
     descriptor = os.open(CACHE / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         deadline = time.monotonic() + LEFTOVER_SECONDS

@@ -6,6 +6,7 @@ Standard library only, because fetch.py runs before anything is installed.
 import errno
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -67,9 +68,29 @@ def main_guard(main, alone: bool = True) -> None:
             sys.exit(
                 f"error: the disk that holds {error.filename or CACHE} is full: free some space and run this again"
             )
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
+            sys.exit(f"error: {why_not_written(Path(os.fsdecode(error.filename)), error)}")
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted; what was downloaded and verified stays in the cache")
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def why_not_written(path: Path, error: OSError) -> str:
+    """Whose a file or folder is that this user may not write, and what to do."""
+    if error.errno == errno.EROFS:
+        return f"{path} is on a read-only file system: copy this checkout to a disk that can be written"
+    there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+    owner, me = map(user_name, (there.lstat().st_uid, os.geteuid()))
+    if owner == me:
+        return f"{there} cannot be written ({error.strerror}): chmod u+rwX {there}"
+    return f"{there} belongs to {owner}, and {me} may not write there: sudo chown -R {me} {there}, or use a checkout of your own"
 
 
 class Locked(NamedTuple):
@@ -194,11 +215,13 @@ def environment(*path: Path, **extra: str) -> dict[str, str]:
     return env | extra
 
 
-def virtual_environment(name: str, python: str = sys.executable) -> Path:
+def virtual_environment(name: str) -> Path:
     """Folder `bin` of .cache/venv/<name>, with exactly what requirements-<name>.txt locks; rebuilt if the lock changes."""
     import children  # not at the top: these import this module
     import fetch
+    import interpreters
 
+    python = interpreters.for_set(name)  # before any download
     fetch.fetch_set(name)
     lock = LOCKS / f"requirements-{name}.txt"
     folder = (CACHE / "venv").resolve() / name  # its programs name this path: a link to it may go away before they do
@@ -206,11 +229,7 @@ def virtual_environment(name: str, python: str = sys.executable) -> Path:
     expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"
     if not stamp.exists() or stamp.read_text() != expected:
         shutil.rmtree(folder, ignore_errors=True)
-        made = children.run(
-            [python, "-m", "venv", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-        )
-        if made.returncode:
-            raise Failure(f"{python} cannot make a virtual environment: install its venv module (python3-venv)")
+        children.run([python, "-m", "venv", folder], stdout=subprocess.DEVNULL)
         children.run(
             [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
              "--require-hashes", "--disable-pip-version-check", "--requirement", lock],

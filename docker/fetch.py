@@ -25,6 +25,7 @@ from pathlib import Path
 
 import bundle
 import children
+import interpreters
 from common import (
     CACHE,
     LOCKS,
@@ -206,7 +207,7 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
 
 
 def pip_download(folder: Path, requirements: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
+    command = [interpreters.with_pip(), "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
                "--dest", folder, "--requirement", requirements]  # fmt: skip
     try:
         return children.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)

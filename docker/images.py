@@ -5,6 +5,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import children
@@ -167,6 +168,11 @@ def main() -> None:
     engine, _ = engines.choose(args.engine)
     if engine == "host":
         raise Failure("images need docker or podman: ENGINE=host has none")
+    if args.shell and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure(
+            f'make shell needs a terminal; for one command: {engine} run --rm -v "$PWD":/project '
+            f"{image_name('build', args.variant)} COMMAND"
+        )
     fetch_inputs(args.variant)
     ensure(engine, args.variant, args.base)
     if args.shell:

@@ -15,10 +15,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+import interpreters
 from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard, sha256_of
 
 SUITE = "bullseye"
@@ -175,7 +175,7 @@ def lock_python(requirements: Path) -> None:
     """Resolves with pip for the image's CPython and platform; takes the sha256 of the one file that pip would install."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", "unused",
+            [interpreters.locked(), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", "unused",
              "--report", report.name, *PIP_TARGET, "--requirement", requirements],
             check=True,
         )  # fmt: skip
@@ -191,8 +191,7 @@ def lock_python(requirements: Path) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    if sys.version_info[:2] != (3, 11):  # pip evaluates environment markers for the Python that runs it
-        raise Failure("make lock needs CPython 3.11, the image's: make PYTHON=python3.11 lock")
+    interpreters.locked()  # pip evaluates environment markers for the Python that runs it
     with isolated_apt(debian_mirrors()[0]) as apt:
         for packages in sorted(LOCKS.glob("debian-*.txt")):
             lock_debian(apt, packages)

@@ -8,13 +8,13 @@ versions are CUDA builds.
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import children
+import interpreters
 from common import CACHE, DIST, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard
 
 GIGABYTES_NEEDED = 8
@@ -23,23 +23,18 @@ TEST_PACKAGES = ("hypothesis", "numpy", "pytest", "pytest-xdist", "scipy")
 
 def pair_up(pythons: str, torches: str) -> list[tuple[str, str]]:
     left, right = pythons.split(), torches.split()
-    if not left or len(left) != len(right):
-        raise Failure(f"PYTHONS and TORCHES are paired in order and must be equally many, got {left} and {right}")
+    if not left and not right:
+        raise Failure('PYTHONS and TORCHES are empty: make test-matrix PYTHONS="3.10 3.13" TORCHES="2.10.0 2.15.0"')
+    if len(left) != len(right):
+        raise Failure(
+            f"PYTHONS and TORCHES are paired in order and must be equally many, got {len(left)} ({pythons}) and {len(right)} ({torches})"
+        )
     return list(zip(left, right, strict=True))
-
-
-def find_python(version: str) -> str | None:
-    """An interpreter of this version that starts; a pyenv shim on the PATH may point to none."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    for candidate in [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"versions/{version}*/bin/python"))]:
-        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return str(candidate)
-    return None
 
 
 def prepare(python: str, torch: str) -> tuple[Path | None, str]:
     """(bin folder of the environment, ""), or (None, reason)."""
-    interpreter = find_python(python)
+    interpreter = interpreters.find_python(python)
     if interpreter is None:
         return None, f"there is no python{python} on the PATH or under pyenv"
     folder = CACHE / "matrix" / f"python{python}-torch{torch}"

@@ -10,15 +10,11 @@ import subprocess
 from pathlib import Path
 
 from common import CACHE, DIST, ROOT, Failure, environment, main_guard, read_record, sha256_of, virtual_environment
-from trust import release_commit
+from trust import recorded_commit, release_commit
 
 
 def check(wheel: Path) -> None:
-    source = read_record(wheel)["source"]
-    if not source["commit"] or source["dirty"]:
-        raise Failure(
-            f"{wheel.name} was built from a tree with uncommitted changes: commit them, then `make wheel reproduce`"
-        )
+    recorded_commit(wheel, read_record(wheel)["source"])
     sha256 = sha256_of(wheel)
     if not (CACHE / "reproduced" / sha256).exists():
         raise Failure(
@@ -35,7 +31,10 @@ def main() -> None:
     args = parser.parse_args()
     wheels = list(args.dist.glob("*.whl"))
     if len(wheels) != 1:
-        raise Failure(f"{args.dist} must hold exactly one wheel, found {len(wheels)}: run `make wheel`")
+        others = "".join(
+            f"; {path.name} is a source archive, which is not uploaded" for path in args.dist.glob("*.tar.gz")
+        )
+        raise Failure(f"{args.dist} must hold exactly one wheel, found {len(wheels)}{others}: run `make wheel`")
     check(wheels[0])
     version = wheels[0].name.split("-")[1].partition("+")[0]
     if args.tag and args.tag != f"v{version}":

@@ -9,6 +9,10 @@ set -euo pipefail
 sanitize=false
 if [[ ${1:-} == --sanitize ]]; then sanitize=true; shift; fi
 python=${1:-python3}
+# Absolute, because the tests run elsewhere; a link is kept, because a virtual environment's python is one.
+python=$(command -v "$python") ||
+  { echo "error: there is no interpreter ${1:-python3}: name one that has torch: make PYTHON=path/to/python ..." >&2; exit 1; }
+[[ $python == /* ]] || python=$PWD/$python
 shopt -s nullglob
 wheels=("${2:-dist}"/customops-*.whl)
 tests=$(realpath "${3:-tests}")
@@ -16,9 +20,6 @@ if ((${#wheels[@]} != 1)); then
   echo "error: ${2:-dist} must hold exactly one wheel of customops, found ${#wheels[@]}: make wheel VARIANT=cuda" >&2
   exit 1
 fi
-# Absolute, because the tests run elsewhere; a link is kept, because a virtual environment's python is one.
-python=$(command -v "$python") || { echo "error: there is no ${1:-python3}" >&2; exit 1; }
-[[ $python == /* ]] || python=$PWD/$python
 "$python" -c 'import hypothesis, pytest, scipy, torch' ||
   { echo "error: $python lacks what the tests need: pip install torch pytest hypothesis scipy" >&2; exit 1; }
 

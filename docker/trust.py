@@ -26,11 +26,39 @@ def resolve(project: Path, name: str) -> str:
     return found.stdout.strip() if found.returncode == 0 else ""
 
 
+def recorded_commit(wheel: Path, source: dict) -> str:
+    """The commit that a wheel's build record names; fails unless it was built from just that."""
+    if not source["commit"]:
+        raise Failure(
+            f"{wheel.name} was built outside a git checkout (an unpacked tarball?) and names no commit, so nobody can "
+            "rebuild it: run `make wheel reproduce` in a clone"
+        )
+    if source["dirty"]:
+        raise Failure(
+            f"{wheel.name} was built from uncommitted changes, so nobody can rebuild it: commit them, then "
+            "`make wheel reproduce`"
+        )
+    return source["commit"]
+
+
+def check_history(project: Path) -> None:
+    """Refuses a folder without commits, and says so where a clone is shallow: what it lacks is not what the project lacks."""
+    shallow = git(project, "rev-parse", "--is-shallow-repository")
+    if shallow.returncode:
+        raise Failure(
+            f"{project} is not a git checkout (an unpacked tarball?), and only the history says which commits are "
+            "the project's: run this in a clone"
+        )
+    if shallow.stdout.strip() == "true":
+        raise Failure(f"{project} is a shallow clone, which lacks older commits: git fetch --unshallow --tags")
+
+
 def why_trusted(project: Path, commit: str, also: str = "") -> str:
     """Why a commit may be built, in a few words; fails if nothing says so. ``also`` is a ref that the caller trusts."""
     if not re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", commit):
         raise Failure(f"{commit!r} is not a commit")
     if resolve(project, commit) != commit:
+        check_history(project)
         raise Failure(f"this repository has no commit {commit}: fetch it first (git fetch --all --tags)")
     refs, called = trusted_refs(project)
     containing = git(project, "for-each-ref", f"--contains={commit}", "--format=%(refname)", *refs).stdout.split()
@@ -42,6 +70,7 @@ def why_trusted(project: Path, commit: str, also: str = "") -> str:
             raise Failure(f"TRUST={also} names no commit of this repository")
         if git(project, "merge-base", "--is-ancestor", commit, tip).returncode == 0:
             return f"only because TRUST={also} ({tip[:12]}) contains it"
+    check_history(project)
     raise Failure(
         f"commit {commit} is on no trusted ref ({called}): its build scripts could be anybody's. "
         "If it should be there, git fetch --all --tags; if you trust it, add TRUST=<a ref that contains it>"
@@ -50,6 +79,7 @@ def why_trusted(project: Path, commit: str, also: str = "") -> str:
 
 def release_commit(project: Path, tag: str) -> str:
     """The commit of a tag; fails unless the main branch of origin contains it."""
+    check_history(project)
     commit = resolve(project, f"refs/tags/{tag}")
     if not commit:
         raise Failure(f"this repository has no tag {tag}: git fetch --tags")

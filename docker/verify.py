@@ -16,7 +16,7 @@ import images
 from common import CACHE, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
 from make_wheel import cuda_architectures
 from reproduce import build_with_run, report
-from trust import why_trusted
+from trust import recorded_commit, why_trusted
 
 
 def variant_of(record: dict) -> str:
@@ -68,29 +68,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--trust", default="", help="a ref whose commits may be built, too")
-    parser.add_argument("wheel", type=Path)
+    parser.add_argument("wheel")
     args = parser.parse_args()
-    if not args.wheel.is_file():
-        raise Failure(f"there is no wheel {args.wheel}: make verify WHEEL=path/to/customops-....whl")
-    record = read_record(args.wheel)
-    source = record["source"]
-    if not source["commit"] or source["dirty"]:
-        raise Failure(f"{args.wheel.name} was built from uncommitted changes: nobody can rebuild it")
+    if not args.wheel:
+        raise Failure("WHEEL is not set: make verify WHEEL=dist/customops-....whl")
+    wheel = Path(args.wheel)
+    if not wheel.is_file():
+        raise Failure(f"there is no wheel {wheel}: make verify WHEEL=path/to/customops-....whl")
+    record = read_record(wheel)
+    commit = recorded_commit(wheel, record["source"])
     if record["base"] == "host":
         raise Failure(
-            f"{args.wheel.name} was built by a host's own compiler, which no lock names: nobody can rebuild it; "
+            f"{wheel.name} was built by a host's own compiler, which no lock names: nobody can rebuild it; "
             "make wheel ENGINE=docker builds one that can be verified"
         )
-    print(f"commit {source['commit']}: trusted, {why_trusted(ROOT, source['commit'], args.trust)}", flush=True)
+    print(f"commit {commit}: trusted, {why_trusted(ROOT, commit, args.trust)}", flush=True)
     engine = engines.choose(args.engine)[0]
     if engine == "host":
-        raise Failure(f"{args.wheel.name} was built in a container: start docker or podman to verify it")
+        raise Failure(f"{wheel.name} was built in a container: start docker or podman to verify it")
     image, again = rebuild(record, engine)
-    expected, actual = sha256_of(args.wheel), sha256_of(again)
-    print(f"{expected}  {args.wheel.name}\n{actual}  rebuilt from commit {source['commit']}", flush=True)
+    expected, actual = sha256_of(wheel), sha256_of(again)
+    print(f"{expected}  {wheel.name}\n{actual}  rebuilt from commit {commit}", flush=True)
     if expected != actual:
-        report(engine, image, args.wheel.resolve(), again)
-        raise Failure(f"{args.wheel.name} is not what its commit builds, see above")
+        report(engine, image, wheel.resolve(), again)
+        raise Failure(f"{wheel.name} is not what its commit builds, see above")
     print("identical")
 
 

@@ -1,6 +1,7 @@
 """The matrix: pairs in order, a line per pair, a reason for each that is skipped."""
 
 import common
+import interpreters
 import matrix
 import pytest
 
@@ -9,10 +10,15 @@ def test_pairs_in_order():
     assert matrix.pair_up("3.10 3.13", "2.10.0 2.15.0") == [("3.10", "2.10.0"), ("3.13", "2.15.0")]
 
 
-@pytest.mark.parametrize(("pythons", "torches"), [("3.10", "2.10.0 2.15.0"), ("", "")])
+@pytest.mark.parametrize(("pythons", "torches"), [("3.10", "2.10.0 2.15.0"), ("", "2.10.0")])
 def test_uneven_lists_are_refused(pythons, torches):
     with pytest.raises(common.Failure, match="equally many"):
         matrix.pair_up(pythons, torches)
+
+
+def test_empty_lists_are_refused():
+    with pytest.raises(common.Failure, match="PYTHONS and TORCHES are empty: make test-matrix PYTHONS="):
+        matrix.pair_up("", " ")
 
 
 @pytest.fixture
@@ -69,4 +75,4 @@ def test_a_shim_that_leads_nowhere_is_passed_over(monkeypatch, tmp_path):
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    assert matrix.find_python("3.99") is None
+    assert interpreters.find_python("3.99") is None

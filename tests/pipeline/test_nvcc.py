@@ -79,6 +79,20 @@ def test_wrong_cuda_archs(nvcc, wanted):
 
 
 @pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("35", "cuda12 cannot be compiled for '35', it can for 70, 72, 75"),
+        ("90 999", "cuda13 cannot be compiled for '999', it can for 75, .*, 121$"),
+        ("cuda13:70", "cuda13 cannot be compiled for 'cuda13:70', it can for 75"),
+        ("cuda12:100+PTX", "cuda12 cannot be compiled for .*, 90$"),
+    ],
+)
+def test_architectures_that_the_compiler_does_not_know(nvcc, wanted, message):
+    with pytest.raises(SystemExit, match=f"CUDA_ARCHS: {message}"):
+        nvcc.architectures(wanted)
+
+
+@pytest.mark.parametrize(
     ("versions", "archs", "message"),
     [
         ({}, "", "a CUDA build needs nvcc of CUDA 12, and .*/cuda12/bin/nvcc is not there: set CUDA12_HOME"),

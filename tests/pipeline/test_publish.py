@@ -171,8 +171,8 @@ def test_upload_then_install(dist, upload_server, run_publish, tmp_path):
 @pytest.mark.parametrize(
     ("options", "reproduced", "message"),
     [
-        ({"dirty": True}, True, "was built from a tree with uncommitted changes"),
-        ({"commit": None}, True, "was built from a tree with uncommitted changes"),
+        ({"dirty": True}, True, "was built from uncommitted changes, so nobody can rebuild it: commit them"),
+        ({"commit": None}, True, r"was built outside a git checkout \(an unpacked tarball\?\) and names no commit"),
         ({}, False, "has not been reproduced: run `make reproduce`"),
     ],
 )

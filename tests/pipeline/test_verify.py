@@ -133,7 +133,7 @@ def test_a_replaced_commit_is_not_trusted_for_another(git, stray, run_verify, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dirty": True}, "built from uncommitted changes: nobody can rebuild it"),
+        ({"dirty": True}, "built from uncommitted changes, so nobody can rebuild it: commit them"),
         ({"commit": "0" * 40}, "no commit 0000"),
         ({"commit": "--upload-pack=touch"}, "is not a commit"),
         ({"base": "host"}, r"built by a host's own compiler.*make wheel ENGINE=docker"),
