@@ -13,7 +13,7 @@ RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish docs fetch bundle image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish fuzz docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; the variables and their current values are below"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -54,6 +54,9 @@ index:  ## dist/simple-root, a static package index that pip and uv install from
 
 publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
 	$(RUN) docker/publish.py --repository-url "$(REPOSITORY_URL)"
+
+fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks, the index; TARGET=elf does one
+	$(RUN) docker/fuzz.py --seconds "$(or $(SECONDS),60)" --target "$(TARGET)"
 
 docs:  ## the site of docs/, into build/site; a broken link is an error
 	$(RUN) docker/docs.py

@@ -16,10 +16,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
 import supervise
 from image import provenance
+from lockfile import Locked, read_debian
+from lockfile import read_requirements as parse_requirements
 from strict import Refused  # the folder of image is on the path now
 from wheelfile import Wheel
 
@@ -93,34 +94,18 @@ def why_not_written(path: Path, error: OSError) -> str:
     return f"{there} belongs to {owner}, and {me} may not write there: sudo chown -R {me} {there}, or use a checkout of your own"
 
 
-class Locked(NamedTuple):
-    """One locked file: ``path`` is relative to a Debian mirror, or a requirement such as ``ninja==1.13.2``."""
-
-    sha256: str
-    path: str
-    size: int = 0
-
-
 def read_debian_lock(path: Path) -> list[Locked]:
-    entries = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if line and not line.startswith("#"):
-            fields = line.split()
-            if len(fields) != 5 or not re.fullmatch("[0-9a-f]{64} [0-9]{1,15}", " ".join(fields[:2]), re.ASCII):
-                raise Failure(f"{path}:{number} is not `sha256 size package version path`: run `make lock`")
-            entries.append(Locked(fields[0], fields[4], int(fields[1])))
-    return entries
+    try:
+        return read_debian(path)
+    except Refused as error:
+        raise Failure(str(error)) from error
 
 
 def read_requirements(path: Path) -> list[Locked]:
-    entries = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        if line and not line.startswith("#"):
-            match = re.fullmatch(r"([a-z0-9.-]+==\S+) --hash=sha256:([0-9a-f]{64})", line)
-            if not match:
-                raise Failure(f"{path}:{number} is not `name==version --hash=sha256:...`: run `make lock`")
-            entries.append(Locked(match[2], match[1]))
-    return entries
+    try:
+        return parse_requirements(path)
+    except Refused as error:
+        raise Failure(str(error)) from error
 
 
 def sha256_of(path: Path) -> str:

@@ -10,8 +10,10 @@ made. Each package is verified against the lock.
 import argparse
 import hashlib
 import io
+import lzma
 import re
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from common import Failure, check_sha256, main_guard, read_debian_lock, replacing
@@ -29,6 +31,7 @@ FINISH_FILES = {
 }
 # No step reads these, and they are half of the bytes.
 LEFT_OUT = ("usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/lintian/")
+MAX_BYTES, MAX_XZ_MEMORY = 2 << 30, 1 << 28  # of an unpacked package; xz -9 takes 65 MiB
 KEPT_IN_DOC = "/copyright"  # licences of what is linked statically into a wheel
 
 
@@ -55,6 +58,49 @@ def deb_members(package: Path, data: bytes):
         offset += 60 + size + size % 2
 
 
+def data_files(package: Path, data: bytes) -> Iterator[tuple[tarfile.TarInfo, io.BufferedIOBase | None]]:
+    """The files that a .deb installs, with plain names below the root: (facts, contents of a regular file)."""
+    members = [body for name, body in deb_members(package, data) if name.startswith("data.tar")]
+    if len(members) != 1:
+        raise Failure(f"{package} has {len(members)} members data.tar, expected one")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(unpacked(package, members[0])), mode="r:", errorlevel=2) as tar:
+            for info in tar:
+                info.name = plain(package, info.name)
+                if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
+                    raise Failure(f"{package}: {info.name!a} is neither a file, a folder nor a link")
+                if info.islnk():
+                    info.linkname = plain(package, info.linkname)
+                if info.sparse is not None or "\0" in info.linkname or not 0 <= info.mode <= 0o7777 or info.mtime < 0:
+                    raise Failure(f"{package}: {info.name!a} has facts that no package has")
+                yield info, tar.extractfile(info) if info.isreg() else None
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, KeyError, RecursionError) as error:
+        raise Failure(f"{package} has a data.tar that cannot be read: {type(error).__name__}: {error}") from error
+
+
+def unpacked(package: Path, member: bytes) -> bytes:
+    """A tar archive, out of xz if it is in one."""
+    if not member.startswith(b"\xfd7zXZ\0"):
+        return member
+    try:
+        unxz = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_XZ_MEMORY)
+        found = unxz.decompress(member, MAX_BYTES + 1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise Failure(f"{package} has a data.tar.xz that cannot be read: {error}") from error
+    if len(found) > MAX_BYTES or not unxz.eof or unxz.unused_data:
+        raise Failure(f"{package} has a data.tar.xz that is cut, or of more than {MAX_BYTES} bytes")
+    return found
+
+
+def plain(package: Path, name: str) -> str:
+    name = name.removeprefix("./").rstrip("/")
+    if name in ("", "."):
+        return ""
+    if {"", ".", ".."} & set(name.split("/")) or not name.isprintable():
+        raise Failure(f"{package}: {name!a} is not a path below the root")
+    return name
+
+
 def assemble(lock: Path, packages: Path, output: Path) -> None:
     seen = set()
     with replacing(output) as partial, tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as out:
@@ -69,19 +115,10 @@ def assemble(lock: Path, packages: Path, output: Path) -> None:
 
         for entry in read_debian_lock(lock):
             path = packages / Path(entry.path).name
-            members = deb_members(path, locked_bytes(path, entry.sha256))
-            content = next((body for name, body in members if name.startswith("data.tar")), None)
-            if content is None:
-                raise Failure(f"{path} has no data.tar")
-            with tarfile.open(fileobj=io.BytesIO(content)) as data:
-                for info in data:
-                    info.name = info.name.removeprefix("./").rstrip("/")
-                    left_out = info.name.startswith(LEFT_OUT) and not info.name.endswith(KEPT_IN_DOC)
-                    if info.name in ("", ".") or (left_out and (info.isreg() or info.islnk())):
-                        continue
-                    if info.islnk():
-                        info.linkname = info.linkname.removeprefix("./")
-                    add(info, data.extractfile(info) if info.isreg() else None)
+            for info, content in data_files(path, locked_bytes(path, entry.sha256)):
+                left_out = info.name.startswith(LEFT_OUT) and not info.name.endswith(KEPT_IN_DOC)
+                if info.name and not (left_out and (info.isreg() or info.islnk())):
+                    add(info, content)
         for name, target in FINISH_LINKS.items():
             if str(Path(name).parent / target) in seen:
                 info = tarfile.TarInfo(name)

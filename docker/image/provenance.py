@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
+from lockfile import read_debian, read_requirements
 from strict import Refused, one_line
 from wheelfile import Wheel
 
@@ -77,27 +78,14 @@ def materials(locks: Path, base: str, cuda: bool) -> list[dict]:
     debian = () if image or base == "host" else DEBIAN_LOCKS
     driver = () if base == "host" else ("requirements-host.txt",)
     for lock in (*debian, "requirements-build.txt", *driver, *(CUDA_LOCKS if cuda else ())):
-        for line in (locks / lock).read_text().splitlines():
-            if line.startswith("#"):
-                continue
-            if lock.endswith(".lock"):
-                sha256, _, package, version, path = line.split()
-                found.append(
-                    {
-                        "name": Path(path).name,
-                        "uri": purl("deb/debian", package, version),
-                        "digest": {"sha256": sha256},
-                    }
-                )
-            else:
-                requirement, _, sha256 = line.partition(" --hash=sha256:")
-                found.append(
-                    {
-                        "name": requirement,
-                        "uri": purl("pypi", *requirement.split("==")),
-                        "digest": {"sha256": sha256},
-                    }
-                )
+        if lock.endswith(".lock"):
+            for entry in read_debian(locks / lock):
+                uri = purl("deb/debian", entry.package, entry.version)
+                found.append({"name": Path(entry.path).name, "uri": uri, "digest": {"sha256": entry.sha256}})
+        else:
+            for entry in read_requirements(locks / lock):
+                uri = purl("pypi", entry.package, entry.version)
+                found.append({"name": entry.path, "uri": uri, "digest": {"sha256": entry.sha256}})
     return found
 
 

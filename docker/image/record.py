@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import elf
+from lockfile import read_debian, read_requirements
 from provenance import check_record, purl
 from strict import Refused
 from wheelfile import Wheel, normalize
@@ -48,8 +49,7 @@ def compiler_packages() -> list[dict]:
     major = compiler("-dumpversion").split(".")[0]
     names = [f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "libc6-dev"]  # the last for crti.o and libc_nonshared.a
     if os.environ.get("CUSTOMOPS_BUILD_IMAGE") == "debian":
-        fields = [line.split() for line in BASE_LOCK.read_text().splitlines() if not line.startswith("#")]
-        locked = {package: {"version": version, "sha256": sha256} for sha256, _, package, version, _ in fields}
+        locked = {e.package: {"version": e.version, "sha256": e.sha256} for e in read_debian(BASE_LOCK)}
         return [{"name": name, "distribution": "debian", **locked[name]} for name in names]
     packages = []
     for name in names if shutil.which("dpkg-query") else ():
@@ -72,13 +72,10 @@ def cuda_packages(libraries: Iterable[str]) -> list[dict]:
     packages = []
     for library in libraries:
         for requirements, name in CUDA_PACKAGES[library]:
-            lines = (LOCKS / f"requirements-{requirements}.txt").read_text().splitlines()
-            version, sha256 = next(
-                line.removeprefix(f"{name}==").split(" --hash=sha256:")
-                for line in lines
-                if line.startswith(f"{name}==")
-            )
-            packages.append({"name": name, "distribution": "pypi", "version": version, "sha256": sha256})
+            entries = read_requirements(LOCKS / f"requirements-{requirements}.txt")
+            entry = next(entry for entry in entries if entry.package == name)
+            facts = {"version": entry.version, "sha256": entry.sha256}
+            packages.append({"name": name, "distribution": "pypi", **facts})
     return packages
 
 

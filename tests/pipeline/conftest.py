@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "docker"), str(ROOT / "docker/image")]
+FUZZ = ROOT / "tests/fuzz"
+sys.path[:0] = [str(ROOT / "docker"), str(ROOT / "docker/image"), str(FUZZ)]
 
 
 @pytest.fixture
