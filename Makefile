@@ -12,18 +12,45 @@ BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
 RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it
+export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
 .PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish fuzz docs fetch bundle image shell lock lint format clean
 help:  ## this list
-	@echo "make TARGET [VARIABLE=value ...]; the variables and their current values are below"
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
+	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+	@echo "variables"
 	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
 	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
-	@echo "  PYTHON=$(PYTHON)   runs the scripts; PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES)"
+	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows every command of a compiler"
+	@echo "  PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES)"
 
-wheel:  ## build, repair, check and test a wheel; it appears in dist/ if every step succeeds
+##@ use: what a wheel does on this machine
+test-gpu:  ## the op tests on this machine's GPUs, with the wheel of dist/; PYTHON needs torch, pytest, hypothesis, scipy
+	@bash docker/test-gpu.sh "$(PYTHON)"
+
+bench:  ## time every op and its peers, into benchmarks/results; PYTHON needs customops and torch
+	$(RUN) benchmarks
+
+test-matrix:  ## the op tests against the same wheel file on other Pythons and torches; 5 to 7 GB a pair
+	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"
+
+##@ build
+wheel:  ## build, repair, check and test a wheel into dist/; VARIANT=cuda from nothing: 34 min on two slow cores
 	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS)
 
+image:  ## the build and test images: 8 min 30 s on two slow cores; 2.6 GB for the CPU
+	$(RUN) docker/images.py $(FLAGS)
+
+shell:  ## an interactive clean container with the project under /project
+	$(RUN) docker/images.py $(FLAGS) --shell
+
+fetch:  ## download every locked input to .cache/ (0.7 GB) and verify it; the only step with a network
+	$(RUN) docker/fetch.py
+
+bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=...` needs no network then
+	$(RUN) docker/bundle.py $(if $(BUNDLE),"$(BUNDLE)")
+
+##@ check
 test:  ## the op tests against the wheel of dist/ (built if absent), then the tests of the pipeline
 	$(RUN) docker/make_wheel.py test $(BUILD_FLAGS)
 	$(RUN) docker/make_wheel.py test-pipeline
@@ -31,17 +58,11 @@ test:  ## the op tests against the wheel of dist/ (built if absent), then the te
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
 	$(RUN) docker/ways.py
 
-test-gpu:  ## the op tests on this machine's GPUs, with the wheel of dist/; PYTHON needs torch, pytest, hypothesis, scipy
-	@bash docker/test-gpu.sh "$(PYTHON)"
-
-sanitize:  ## the same under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
+sanitize:  ## the op tests on GPUs under compute-sanitizer, four tools; 5 min on an H200
 	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
 
-bench:  ## time every op and its peers, into benchmarks/results; PYTHON needs customops and torch
-	$(RUN) benchmarks
-
-test-matrix:  ## the op tests against the same wheel file on other Pythons and torches
-	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"
+fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks, the index; TARGET=elf does one
+	$(RUN) docker/fuzz.py --seconds "$(or $(SECONDS),60)" --target "$(TARGET)"
 
 reproduce:  ## two builds that differ in place, time, user, ...: the same bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
@@ -49,38 +70,25 @@ reproduce:  ## two builds that differ in place, time, user, ...: the same bytes,
 verify:  ## rebuild WHEEL=... from its recorded commit (on a tag, origin/main or TRUST=ref): identical, or a report
 	$(RUN) docker/verify.py --engine "$(ENGINE)" --trust "$(TRUST)" "$(WHEEL)"
 
+##@ release
 index:  ## dist/simple-root, a static package index that pip and uv install from
 	$(RUN) docker/index.py
 
 publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
 	$(RUN) docker/publish.py --repository-url "$(REPOSITORY_URL)"
 
-fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks, the index; TARGET=elf does one
-	$(RUN) docker/fuzz.py --seconds "$(or $(SECONDS),60)" --target "$(TARGET)"
-
+##@ develop
 docs:  ## the site of docs/, into build/site; a broken link is an error
 	$(RUN) docker/docs.py
-
-fetch:  ## download every locked input to .cache/ and verify it; the only step with a network
-	$(RUN) docker/fetch.py
-
-bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=...` needs no network then
-	$(RUN) docker/bundle.py $(if $(BUNDLE),"$(BUNDLE)")
-
-image:  ## the build and test images
-	$(RUN) docker/images.py $(FLAGS)
-
-shell:  ## an interactive clean container with the project under /project
-	$(RUN) docker/images.py $(FLAGS) --shell
-
-lock:  ## regenerate every lock file (Debian or Ubuntu machine)
-	$(RUN) docker/lock.py
 
 lint:  ## ruff, clang-format, shellcheck, without changing anything
 	$(RUN) docker/lint.py
 
 format:  ## the same, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
+
+lock:  ## regenerate every lock file (Debian or Ubuntu machine)
+	$(RUN) docker/lock.py
 
 clean:  ## remove build products; downloads and images stay
 	rm -rf build dist *.egg-info .cache/out .cache/source .cache/tmp .pytest_cache .ruff_cache

@@ -200,7 +200,8 @@ def command(build_ext: type, archs: dict[str, tuple[str, ...]]) -> type:
             script.write_text(
                 "".join(ninja_file(e, name, archs[name], targets[name], folder) for name, e in mine.items())
             )
-            if subprocess.run(["ninja", "-f", script, f"-j{jobs()}"], check=False).returncode:
+            verbose = ["-v"] if os.environ.get("V") == "1" else []
+            if subprocess.run(["ninja", *verbose, "-f", script, f"-j{jobs()}"], check=False).returncode:
                 sys.exit(f"error: {', '.join(mine)} could not be compiled, see the messages above")
             for target in targets.values():
                 target.with_name("_cuda.json").write_text(json.dumps(description(archs), indent=1) + "\n")

@@ -190,6 +190,8 @@ def _run(command: list[str], folder: Path, verbose: bool) -> None:
                 _say(line.rstrip())
             elif live and line.startswith("["):
                 print(f"\r\033[K{line.rstrip()[:100]}", end="", file=sys.stderr, flush=True)
+            elif line.startswith("["):
+                _say(line.rstrip())
         if live and not verbose:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
     if process.returncode:

@@ -21,6 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import bundle
@@ -43,27 +44,35 @@ from common import (
 RETRY_AFTER_SECONDS = (0, 2, 10)
 STALL_SECONDS = 60  # without a byte
 LEAST_SECONDS, LEAST_BYTES_A_SECOND = 120, 50_000  # for one Debian file
+LINE_SECONDS = 10  # between lines that say how far a download is, where there is no terminal
 PIP_SECONDS = 3600  # for the wheels of one lock
 
 
-def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
+def download(entry: Locked, folder: Path, mirrors: list[str], arrived: Callable[[int], None] = lambda _: None) -> None:
     """Downloads one Debian file from the first mirror that has it. It appears in the folder only if its hash is right.
 
     A mirror that cannot be reached is tried again later. The answer of one that can, even an error, is final.
     """
     target = folder / Path(entry.path).name
-    problems = {}
+    problems, got = {}, 0
+
+    def count(size: int) -> None:
+        nonlocal got
+        got += size
+        arrived(size)
+
     for delay in RETRY_AFTER_SECONDS:
         time.sleep(delay)
         for mirror in mirrors:
             try:
                 with replacing(target) as partial:
-                    copy_locked(f"{mirror}/{entry.path}", entry, partial)
+                    copy_locked(f"{mirror}/{entry.path}", entry, partial, count)
                 return
             except (OSError, ValueError, http.client.HTTPException, Failure) as error:
                 if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 problems[mirror] = error
+                count(-got)
         if all(isinstance(problem, (urllib.error.HTTPError, ValueError, Failure)) for problem in problems.values()):
             break
     said = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
@@ -72,7 +81,7 @@ def download(entry: Locked, folder: Path, mirrors: list[str]) -> None:
     )
 
 
-def copy_locked(url: str, entry: Locked, partial: Path) -> None:
+def copy_locked(url: str, entry: Locked, partial: Path, arrived: Callable[[int], None] = lambda _: None) -> None:
     """Downloads at most the locked size, in a time that grows with it, and compares the hash."""
     seconds = LEAST_SECONDS + entry.size / LEAST_BYTES_A_SECOND
     digest, left = hashlib.sha256(), entry.size
@@ -85,6 +94,7 @@ def copy_locked(url: str, entry: Locked, partial: Path) -> None:
                         raise Failure(f"the file is larger than the locked {entry.size} bytes")
                     digest.update(chunk)
                     file.write(chunk)
+                    arrived(len(chunk))
         finally:
             if deadline.passed:
                 raise Failure(f"not complete after {seconds:.0f} s")
@@ -150,12 +160,12 @@ def fetch_debian(lock: Path, folder: Path) -> None:
     if missing and not bundled:
         mirrors = debian_mirrors()
         size = sum(entry.size for entry in missing)
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            futures = [pool.submit(download, entry, folder, mirrors) for entry in missing]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool, Progress(lock.name, size, len(missing)) as progress:
+            futures = [pool.submit(download, entry, folder, mirrors, progress.add) for entry in missing]
             try:
-                for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+                for future in concurrent.futures.as_completed(futures):
                     future.result()
-                    progress(f"{lock.name}: {done} of {len(missing)} files, {size / 1e6:.0f} MB", done == len(missing))
+                    progress.files += 1
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -165,9 +175,35 @@ def fetch_debian(lock: Path, folder: Path) -> None:
     )
 
 
-def progress(text: str, last: bool) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+class Progress:
+    """Shows how far a download is, in bytes of the total: in place on a terminal, elsewhere a line every ten seconds."""
+
+    def __init__(self, name: str, size: int, count: int):
+        self.name, self.size, self.count, self.files, self.bytes = name, size, count, 0, 0
+        self.live, self.ended, self.mutex = sys.stderr.isatty(), threading.Event(), threading.Lock()
+        self.thread = threading.Thread(target=self.show, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+        if self.live:
+            print(f"\r\033[K{self}", file=sys.stderr, flush=True)
+
+    def add(self, count: int) -> None:
+        """Bytes that arrived; negative when a file has to be downloaded again."""
+        with self.mutex:
+            self.bytes += count
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.files} of {self.count} files, {self.bytes / 1e6:.1f} of {self.size / 1e6:.1f} MB"
+
+    def show(self) -> None:
+        while not self.ended.wait(0.2 if self.live else LINE_SECONDS):
+            print(f"\r\033[K{self}" if self.live else self, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
 
 def find_wheel(folder: Path, requirement: str) -> Path | None:
@@ -207,7 +243,8 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
 
 
 def pip_download(folder: Path, requirements: str) -> subprocess.CompletedProcess:
-    command = [interpreters.with_pip(), "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", *PIP_TARGET,
+    quiet = [] if sys.stderr.isatty() and sys.stdout.isatty() else ["--quiet"]  # on a terminal, pip shows its own bar
+    command = [interpreters.with_pip(), "-m", "pip", "download", *quiet, "--disable-pip-version-check", "--no-deps", "--require-hashes", *PIP_TARGET,
                "--dest", folder, "--requirement", requirements]  # fmt: skip
     try:
         return children.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)

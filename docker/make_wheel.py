@@ -7,6 +7,7 @@ compiler, and the manylinux tag that this compiler allows. dist/ changes only if
 
 import argparse
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -42,17 +43,39 @@ NEWEST_GCC_FOR_CUDA = 13
 
 
 class Steps:
-    """Prints each step, and the time since the first one."""
+    """Prints each step, how long it took here the last time, and the time since the first one."""
+
+    FILE = "durations.json"  # in .cache/: step -> seconds
 
     def __init__(self, *names: str):
         self.names, self.done, self.started = names, 0, time.monotonic()
+        self.began = self.started
+        try:
+            known = json.loads((CACHE / self.FILE).read_text())
+            self.seconds = {name: float(took) for name, took in known.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            self.seconds = {}
 
     def next(self) -> None:
-        took = f"  ({time.monotonic() - self.started:.0f} s so far)" if self.done else ""
+        self.end_step()
+        notes = [f"{time.monotonic() - self.started:.0f} s so far"] if self.done else []
+        name = self.names[self.done]
         self.done += 1
-        print(f"==> [{self.done}/{len(self.names)}] {self.names[self.done - 1]}{took}", flush=True)
+        if name in self.seconds:
+            notes.append(f"last time {self.seconds[name]:.0f} s")
+        said = f"  ({', '.join(notes)})" if notes else ""
+        print(f"==> [{self.done}/{len(self.names)}] {name}{said}", flush=True)
+
+    def end_step(self) -> None:
+        now = time.monotonic()
+        if self.done:
+            self.seconds[self.names[self.done - 1]] = round(now - self.began, 1)
+        self.began = now
 
     def finish(self, text: str) -> None:
+        self.end_step()
+        with replacing(CACHE / self.FILE) as partial:
+            partial.write_text(json.dumps(self.seconds, indent=1) + "\n")
         print(f"==> {text}  ({time.monotonic() - self.started:.0f} s)", flush=True)
 
 
@@ -104,7 +127,7 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
     """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container."""
     tools = virtual_environment("host")
-    settings = [f"--env={name}={value}" for name, value in variables.items()]
+    settings = [f"--env={name}={value}" for name, value in (variables | verbosity()).items()]
     label = children.new_label()
     restrictions = [f"--label={label}", *children.RESTRICTED, *children.AS_OWNER]
     arguments = ["--network=none", *create, *restrictions, *settings]
@@ -114,8 +137,20 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
         CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {shlex.join(arguments)}; disable_host_mount: true",
         SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
     )
-    command = [tools / "cibuildwheel", "--platform=linux", f"--output-dir={out}", "."]
+    command = [
+        "bash",
+        IMAGE_SCRIPTS / "short.sh",
+        tools / "cibuildwheel",
+        "--platform=linux",
+        f"--output-dir={out}",
+        ".",
+    ]
     children.run(command, containers=(engine, label), cwd=source, env=env)
+
+
+def verbosity() -> dict[str, str]:
+    """V=1 as an environment variable of the build: every command is shown."""
+    return {"V": "1"} if os.environ.get("V") == "1" else {}
 
 
 def ccache(image: str) -> dict[str, str]:
@@ -217,7 +252,9 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
     if engine == "host":
         check_host()
         steps = Steps(
-            "fetch the locked tools", "build with this machine's compiler, repair, check", "test in a clean environment"
+            "fetch the locked tools",
+            f"build with this machine's compiler, repair, check VARIANT={variant}",
+            "test in a clean environment",
         )
         steps.next()
         fetch.fetch_set("build", "test")
@@ -229,8 +266,8 @@ def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> N
         steps = Steps(
             "fetch every input",
             f"images, VARIANT={variant} BASE={base}",
-            "cibuildwheel: build, repair, check",
-            "test in a clean container",
+            f"cibuildwheel: build, repair, check VARIANT={variant}",
+            f"test in a clean container VARIANT={variant}",
         )
         steps.next()
         images.fetch_inputs(variant)

@@ -22,7 +22,7 @@ facts=$(bash "$here/source-facts.sh" "$project" "$work/source")
 while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 
 cd "$work/source"
-python -m build --wheel --no-isolation --outdir="$work/built" .
+bash "$here/short.sh" python -m build --wheel --no-isolation --outdir="$work/built" .
 sha256sum --check --quiet "$work/staged" >&2 ||  # the facts are about the files of before
   { echo "error: the staged sources changed during the build: run it again" >&2; exit 1; }
 bash "$here/repair-wheel.sh" "$work"/built/*.whl "$work/repaired"

@@ -121,9 +121,9 @@ def test_a_mirror_cannot_fill_the_disk(lock, cache, serve, monkeypatch):
     written = []
     real = fetch.copy_locked
 
-    def watched(url, entry, partial):
+    def watched(url, entry, partial, arrived):
         try:
-            real(url, entry, partial)
+            real(url, entry, partial, arrived)
         finally:
             written.append(partial.stat().st_size)
 
@@ -229,3 +229,24 @@ def test_every_lock_file_is_well_formed(root):
         assert common.read_debian_lock(lock), lock
     for lock in sorted((root / "docker/locks").glob("requirements-*.txt")):
         assert common.read_requirements(lock), lock
+
+
+def test_a_download_shows_bytes_of_the_total(monkeypatch, capsys):
+    monkeypatch.setattr(fetch, "LINE_SECONDS", 0.05)
+    with fetch.Progress("debian-x.lock", 3_000_000, 2) as progress:
+        progress.add(1_200_000)
+        progress.files += 1
+        time.sleep(0.5)
+    assert "debian-x.lock: 1 of 2 files, 1.2 of 3.0 MB" in capsys.readouterr().err.splitlines()
+    assert not progress.thread.is_alive()
+
+
+def test_what_is_downloaded_again_counts_once(lock, cache, serve, monkeypatch):
+    """The first mirror's file is a wrong one."""
+    monkeypatch.setenv("DEBIAN_MIRROR", f"{serve(CONTENT[::-1])} {serve(CONTENT)}")
+    (entry,) = common.read_debian_lock(lock)
+    counts = []
+    cache.mkdir(exist_ok=True)
+    fetch.download(entry, cache, common.debian_mirrors(), counts.append)
+    assert sum(counts) == entry.size
+    assert min(counts) == -entry.size

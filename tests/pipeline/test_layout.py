@@ -88,7 +88,10 @@ def test_help_fits_a_screen(root):
     text = subprocess.run(
         ["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True
     ).stdout
-    assert len(text.splitlines()) <= 30
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= 132
+    headings = [line.partition(":")[0] for line in text.splitlines()[1:] if not line.startswith(" ")]
+    assert headings == ["use", "build", "check", "release", "develop", "variables"]
     for target in re.findall(r"^\.PHONY: (.*)", (root / "Makefile").read_text(), re.MULTILINE)[0].split():
         assert re.search(rf"^  {target} ", text, re.MULTILINE), f"make help does not list {target}"
 
