@@ -14,7 +14,7 @@ RUN = @exec sh docker/python.sh "$(PYTHON)"
 export BUNDLE  # docker/fetch.py takes every input from it
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish fuzz docs fetch bundle image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish fuzz docs figures test-docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -80,6 +80,12 @@ publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=...,
 ##@ develop
 docs:  ## the site of docs/, into build/site; a broken link is an error
 	$(RUN) docker/docs.py
+
+figures:  ## write every table and plot of README.md and docs/ from benchmarks/results/
+	$(RUN) docker/docs.py figures
+
+test-docs:  ## figures are up to date, and each page of the site looks right in headless Chromium
+	$(RUN) docker/docs.py test
 
 lint:  ## ruff, clang-format, shellcheck, without changing anything
 	$(RUN) docker/lint.py

@@ -10,7 +10,7 @@ from torch.utils.cpp_extension import BuildExtension, include_paths, library_pat
 ROOT = Path(__file__).parent
 TORCH_HEADERS = include_paths()[0]
 sys.path.insert(0, str(ROOT / "csrc"))
-import jobs, nvcc, py3_wheel, sources  # noqa: E401, E402, I001
+import jobs, nvcc, py3_wheel, readme, sources  # noqa: E401, E402, I001
 
 VARIANT, ARCHITECTURES = nvcc.variant()
 os.environ["MAX_JOBS"] = str(jobs.jobs())  # for BuildExtension
@@ -49,6 +49,8 @@ wheel = py3_wheel.command(record, {str(ROOT.resolve()): "$SOURCE", TORCH_HEADERS
 build_ext = nvcc.command(BuildExtension.with_options(no_python_abi_suffix=True), ARCHITECTURES)
 
 setup(
+    long_description=readme.description(),
+    long_description_content_type="text/markdown",
     # The version stands in pyproject.toml; a label says what a build lacks: +cpu, or the few architectures it has.
     options={"egg_info": {"tag_build": "+cpu" if VARIANT == "cpu" else nvcc.label(ARCHITECTURES)}},
     ext_modules=[

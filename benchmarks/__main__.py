@@ -1,4 +1,4 @@
-"""Every op's benchmark, then the plots: `make bench`, or python benchmarks [--device=cpu] [--output=FOLDER]"""
+"""Every op's benchmark: `make bench`, or python benchmarks [--device=cpu] [--output=FOLDER]. `make figures` draws them."""
 
 import importlib.util
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HELPERS = {"__main__", "counters", "elementwise", "harness", "layers", "load", "models", "overhead", "plot"}
+HELPERS = {"__main__", "counters", "elementwise", "harness", "layers", "load", "models", "overhead"}
 HELPERS |= {"sweep", "sweep_cases", "sweep_timing"}
 
 
@@ -22,9 +22,7 @@ def main() -> None:
     for script in sorted(path for path in HERE.glob("*.py") if path.stem not in HELPERS):
         if subprocess.run([sys.executable, script, *sys.argv[1:]], check=False).returncode:
             sys.exit(f"error: {script.name} failed, see above")
-    # The scripts share their options; the plots need only the folder.
-    output = [argument for argument in sys.argv[1:] if argument.startswith("--output=")]
-    subprocess.run([sys.executable, HERE / "plot.py", *output], check=False)
+    print("`make figures` brings tables and plots of README.md and docs/ up to date")
 
 
 if __name__ == "__main__":

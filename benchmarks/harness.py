@@ -87,6 +87,14 @@ def measure(row: Row, device: str, rounds: int) -> dict[str, float]:
     return medians
 
 
+def floor(rows: list[Row], device: str) -> str:
+    """What the floor is, in words: `time of ...` on the axis of a plot."""
+    copy = "copying as many bytes"
+    if device == "cuda" and any(row.flops for row in rows):
+        return f"the slower of {copy} and the multiply-adds at {CUDA_FLOPS / 1e12:g} TFLOP/s"
+    return copy
+
+
 def machine(device: str) -> dict:
     facts = {
         "date": datetime.date.today().isoformat(),
@@ -142,11 +150,10 @@ def main(op: str, rows: Callable[[str], list[Row]], output: Path = RESULTS) -> N
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
     args = parser.parse_args()
-    result = {"op": op} | machine(args.device) | {"rows": []}
+    chosen = [row for row in rows(args.device) if args.rows in row.name]
+    result = {"op": op} | machine(args.device) | {"floor": floor(chosen, args.device), "rows": []}
     print(f"{op} on {result['device']}, torch {result['torch']}: microseconds (times the floor)", flush=True)
-    for row in rows(args.device):
-        if args.rows not in row.name:
-            continue
+    for row in chosen:
         us = measure(row, args.device, args.rounds)
         result["rows"].append({"name": row.name, "bytes": row.bytes, "us": {k: round(v, 2) for k, v in us.items()}})
     print(table(result), slower(result), sep="\n", flush=True)

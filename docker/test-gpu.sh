@@ -28,7 +28,7 @@ trap 'rm -rf "$work"' EXIT
 "$python" -m pip install --quiet --no-index --no-deps --disable-pip-version-check --root-user-action=ignore \
   --target="$work/site" "${wheels[0]}"
 cp -r "$tests" "$work/tests"
-rm -rf "$work/tests/pipeline" "$work/tests/ways"  # those test the source tree, and other builds
+rm -rf "$work/tests/pipeline" "$work/tests/ways" "$work/tests/site"  # those test the source tree, and other builds
 cd "$work"
 export PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 echo "testing $(basename "${wheels[0]}")"

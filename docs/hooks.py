@@ -1,7 +1,79 @@
-"""Docstrings name other functions in Sphinx's roles, which help() shows as they are: on the site they become code."""
+"""What mkdocs does beyond its plugins: pages from the root of the repository, links out of docs/, public names, dark plots."""
 
 import re
+import sys
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "csrc"))
+import readme  # noqa: E402
+
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
+# Where a public name is defined -> how it is imported. The modules of ops have the names of their functions.
+DEFINED = re.compile(
+    r"customops\.(?:_loader\.(?=load\b)|(?:add2|axpy|bias_act|depthwise_conv2d|flatten_copy|upfirdn2d)\.(?=\w))"
+)
+JIT = re.compile(r"customops\._(?:build|recipes)\.")
 
 
-def on_page_content(html, **_):
-    return re.sub(r":(?:func|class|mod|meth):(<code>)", r"\1", html)
+def public(text: str) -> str:
+    return JIT.sub("customops.jit.", DEFINED.sub("customops.", text))
+
+
+def on_config(config):
+    """Edit links, if pyproject.toml says where the repository is."""
+    url = readme.repository()
+    if url:
+        config["repo_url"], config["edit_uri"] = url, "edit/HEAD/docs/"
+        config["repo_name"] = url.rpartition("/")[2]
+    return config
+
+
+def on_files(files, config):
+    """Pages from files at the root of the repository, where readers of a repository expect them."""
+    for name, page in PAGES.items():
+        if (ROOT / name).exists():
+            text = (ROOT / name).read_text()
+            for other, target in PAGES.items():
+                text = text.replace(f"]({other})", f"]({target})")
+            text = re.sub(r"\]\(docs/([^)]+)\)", r"](\1)", text)
+            files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown, page, **_):
+    """A relative link that leaves docs/ goes to the repository, or becomes text."""
+
+    def outside(match: re.Match) -> str:
+        return readme.absolute(match[0], readme.repository(), "docs")
+
+    if page.edit_url and page.file.src_uri in PAGES.values():
+        page.edit_url = f"{readme.repository()}/edit/HEAD/{next(n for n, p in PAGES.items() if p == page.file.src_uri)}"
+    return re.sub(r"\[[^\]]*\]\(\.\./[^)]+\)", outside, markdown)
+
+
+def on_page_content(html, page, **_):
+    """Sphinx's roles in docstrings, which help() shows as they are, become code; images with a dark twin get it."""
+
+    def twins(match: re.Match) -> str:
+        source = match[1]
+        if not (ROOT / "docs" / "img" / source.rpartition("img/")[2].replace(".svg", "-dark.svg")).exists():
+            return match[0]
+        dark = match[0].replace(source, f"{source.removesuffix('.svg')}-dark.svg#only-dark")
+        return match[0].replace(source, f"{source}#only-light") + dark
+
+    html = re.sub(r":(?:func|class|mod|meth):(<code>)", r"\1", html)
+    html = re.sub(r'<img [^>]*src="([^"]*img/[^"]+\.svg)"[^>]*>', twins, html)
+    if page.file.src_uri == "api.md":
+        html = public(html)
+        for item in page.toc:
+            rename(item)
+    return html
+
+
+def rename(item) -> None:
+    item.id, item.title = public(item.id), public(item.title)
+    for child in item.children:
+        rename(child)

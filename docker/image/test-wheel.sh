@@ -22,7 +22,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$tests" "$work/tests"
-rm -rf "$work/tests/pipeline" "$work/tests/ways"  # those test the source tree, and other builds
+rm -rf "$work/tests/pipeline" "$work/tests/ways" "$work/tests/site"  # those test the source tree, and other builds
 cd "$work"
 python -m pip install --quiet --no-index --force-reinstall --no-deps --disable-pip-version-check \
   --root-user-action=ignore "${wheels[0]}"

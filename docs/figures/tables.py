@@ -1,0 +1,269 @@
+"""The generated blocks of README.md and docs/*.md: tables, and sentences with numbers. `BLOCKS` names them all."""
+
+import itertools
+from collections.abc import Iterable
+
+import results
+from results import OURS, geometric_mean, machine
+
+COMPUTES = {
+    "add2": "`a + b`",
+    "axpy": "`alpha * x + y`",
+    "bias_act": "bias, activation, gain and clamp in one pass",
+    "depthwise_conv2d": "convolution of each channel with its own kernel",
+    "flatten_copy": "a row-major copy of any strides",
+    "upfirdn2d": "upsample, pad, filter and downsample in one pass",
+}
+SLOW = 0.95  # of torch's speed: below it, a case counts as slower
+BUCKETS = (0, 8, 32, 128, 512, float("inf"))  # microseconds of torch's best
+
+
+def unique(values: Iterable) -> list:
+    return list(dict.fromkeys(values))
+
+
+def number(value: float) -> str:
+    """Two digits below ten, else whole numbers."""
+    return f"{value:.2f}" if value < 1.095 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def table(head: list[str], rows: list[list[str]], right: int = 1) -> str:
+    """Markdown; columns from `right` on hold numbers."""
+    line = ["---" if column < right else "---:" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, line, *rows))
+
+
+def machines(entries: Iterable[tuple[str, dict]]) -> str:
+    """`H200, driver ..., torch ...: what, what (date), what (date); ...`."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for what, facts in entries:
+        where = machine(facts).removesuffix(f", {facts['date']}")
+        found.setdefault(where, {}).setdefault(facts["date"], []).append(what)
+    return "; ".join(
+        f"{where}: " + ", ".join(f"{', '.join(unique(what))} ({date})" for date, what in dates.items())
+        for where, dates in found.items()
+    )
+
+
+def ops() -> str:
+    """An op a line, with typical and worst speed-up on each kind of device."""
+    found = results.benchmarks()
+    lines = []
+    for op in sorted({result.op for result in found}):
+        cells = [f"`{op}`", COMPUTES[op]]
+        for kind in ("cuda", "cpu"):
+            speedups = [row.speedup for r in found if (r.op, r.device) == (op, kind) for row in r.rows]
+            cells.append(f"{number(geometric_mean(speedups))} / {number(min(speedups))}" if speedups else "not timed")
+        lines.append(cells)
+    for kind, column in (("cuda", 2), ("cpu", 3)):
+        ratios = [case["ratio"] for run in results.sweeps() if results.kind(run) == kind for case in run["cases"]]
+        if ratios:
+            if lines[-1][0] != "random problems":
+                lines.append(
+                    ["random problems", "`depthwise_conv2d`, shapes drawn at random", "not timed", "not timed"]
+                )
+            lines[-1][column] = f"{number(geometric_mean(ratios))} / {number(min(ratios))}"
+    measured = [(r.op, r.facts) for r in found] + [("random problems", run) for run in results.sweeps()]
+    return (
+        table(["op", "computes", "GPU: typical / worst", "CPU: typical / worst"], lines, right=2)
+        + "\n\nTimes the speed of the fastest of torch, `torch.compile` and cuDNN on the same input: geometric mean and slowest case. "
+        + f"Measured on {machines(measured)}."
+    )
+
+
+def random_problems() -> str:
+    """One line a sweep and direction."""
+    lines = []
+    for run in results.sweeps():
+        for way in unique(map(results.direction, run["cases"])):
+            ratios = [case["ratio"] for case in run["cases"] if results.direction(case) == way]
+            slow = sum(ratio < SLOW for ratio in ratios)
+            cells = [str(len(ratios)), number(geometric_mean(ratios)), number(min(ratios)), str(slow)]
+            lines.append([f"{results.device(run)}, seed {run['seed']}", way, *cells])
+    head = ["sweep", "direction", "cases", "times as fast, geometric mean", "least", f"below {SLOW}"]
+    measured = machines((f"seed {run['seed']}", run) for run in results.sweeps())
+    return f"{table(head, lines, right=2)}\n\n{measured}."
+
+
+def by_duration() -> str:
+    """Where the time of torch's best falls: small calls are another matter than large ones."""
+    lines = []
+    for kind, name in (("cuda", "GPU"), ("cpu", "CPU")):
+        cases = [case for run in results.sweeps() if results.kind(run) == kind for case in run["cases"]]
+        for low, high in itertools.pairwise(BUCKETS):
+            ratios = [case["ratio"] for case in cases if low <= results.torchs_best(case) < high]
+            if ratios:
+                slow = sum(ratio < SLOW for ratio in ratios)
+                between = f"{low} to {high} us" if high != BUCKETS[-1] else f"{low} us and more"
+                lines.append([f"{name}, {between}", str(len(ratios)), number(geometric_mean(ratios)), str(slow)])
+    return table(["torch's best takes", "cases", "times as fast, geometric mean", f"below {SLOW}"], lines)
+
+
+def slow_classes(kind: str = "cuda", count: int = 10) -> str:
+    """The classes of problems with the most cases below SLOW."""
+    cases = [case for run in results.sweeps() if results.kind(run) == kind for case in run["cases"]]
+    lines = []
+    for key in unique((case["class"], results.direction(case)) for case in cases):
+        ratios = [case["ratio"] for case in cases if (case["class"], results.direction(case)) == key]
+        slow = sum(ratio < SLOW for ratio in ratios)
+        if slow:
+            lines.append(
+                (
+                    slow / len(ratios),
+                    [*key, str(len(ratios)), str(slow), number(geometric_mean(ratios)), number(min(ratios))],
+                )
+            )
+    lines = [cells for _, cells in sorted(lines, key=lambda line: -line[0]) if int(cells[2]) >= 5][:count]
+    head = ["layers as of", "direction", "cases", f"below {SLOW}", "times as fast, geometric mean", "least"]
+    return table(head, lines, right=2)
+
+
+def slower_share(kind: str) -> tuple[int, int]:
+    ratios = [case["ratio"] for run in results.sweeps() if results.kind(run) == kind for case in run["cases"]]
+    return sum(ratio < SLOW for ratio in ratios), len(ratios)
+
+
+def slower() -> str:
+    """Sentences for the list of limits."""
+    parts = []
+    for kind, name in (("cuda", "the GPU"), ("cpu", "the CPU")):
+        slow, count = slower_share(kind)
+        if count:
+            parts.append(f"{slow} of {count} on {name} ({100 * slow / count:.0f} %)")
+    short = [case for run in results.sweeps() for case in run["cases"] if results.torchs_best(case) < BUCKETS[1]]
+    slow, count = sum(case["ratio"] < SLOW for case in short), len(short)
+    where = "; ".join(unique(machine(run) for run in results.sweeps()))
+    return (
+        f"- `depthwise_conv2d` is slower than torch's best, by more than {100 * (1 - SLOW):.0f} %, for some shapes: of problems drawn at "
+        f"random, for {' and '.join(parts)}. Of calls that take torch less than {BUCKETS[1]} us it is {slow} of {count}. ({where})"
+    )
+
+
+def worst_rows() -> str:
+    """Of every benchmark, the rows in which a peer is faster."""
+    lines = []
+    for result in results.benchmarks():
+        slow = sorted((row for row in result.rows if row.speedup < SLOW), key=lambda row: row.speedup)
+        for row in slow:
+            peer = min(row.peers, key=row.peers.get)
+            name = " ".join(filter(None, (row.case, row.dtype, row.format, row.direction)))
+            lines.append([f"`{result.op}`, {results.device(result.facts)}", name, peer, number(row.speedup)])
+    measured = machines((result.op, result.facts) for result in results.benchmarks())
+    return f"{table(['op', 'case', 'faster', 'times as fast'], lines, right=3)}\n\n{measured}."
+
+
+def far_from_floor(count: int = 12) -> str:
+    """The rows of depthwise_conv2d on the GPU that are furthest from the floor."""
+    (result,) = [r for r in results.benchmarks() if r.name == "depthwise_conv2d-cuda"]
+    rows = sorted(result.rows, key=lambda row: -row.floors)[:count]
+    lines = [
+        [
+            " ".join((row.case, row.dtype, row.format, row.direction)),
+            number(row.us[OURS]),
+            number(row.floors),
+            number(row.speedup),
+        ]
+        for row in rows
+    ]
+    return f"{table(['case', 'us', 'x floor', 'times as fast'], lines)}\n\n{machine(result.facts)}."
+
+
+def rows_of(result: results.Result) -> str:
+    """Every row; those that differ only in direction share a line."""
+    ways = unique(row.direction for row in result.rows)
+    lines = []
+    for key in unique((row.case, row.dtype, row.format) for row in result.rows):
+        rows = [row for row in result.rows if (row.case, row.dtype, row.format) == key]
+        rows.sort(key=lambda row: ways.index(row.direction))
+        cells = [" / ".join(text(row) for row in rows) for text in (
+            lambda row: number(row.us[OURS]), lambda row: number(row.floors), lambda row: number(row.speedup))]  # fmt: skip
+        lines.append([" ".join(filter(None, key)), *cells])
+    order = f" ({' / '.join(ways)})" if ways != [""] else ""
+    return table([f"case{order}", "us", "x floor", "times as fast"], lines)
+
+
+def benchmarks() -> str:
+    """A section for each result: plot, machine, every row."""
+    parts = []
+    for result in results.benchmarks():
+        slow = sum(row.speedup < SLOW for row in result.rows)
+        title = f"{result.op} on {'GPUs' if result.device == 'cuda' else 'CPUs'}"
+        mean = number(geometric_mean([row.speedup for row in result.rows]))
+        peers = ", ".join(unique(name for row in result.rows for name in row.peers))
+        parts += [
+            f"### {title}",
+            f"{machine(result.facts)}. {len(result.rows)} rows against {peers}; {mean} times as fast as the fastest of them in the "
+            f"geometric mean, slower by more than {100 * (1 - SLOW):.0f} % in {slow}.",
+            f"![{title}: time over the floor, of ours and of the peers](img/bench/{result.name}.svg)",
+            f'<details markdown="1"><summary>All rows</summary>\n\nThe floor: {result.facts.get("floor", "see the program")}. '
+            f"File: `benchmarks/results/{result.name}.json`.\n\n{rows_of(result)}\n\n</details>",
+        ]
+    return "\n\n".join(parts)
+
+
+def sweep_plots() -> str:
+    kinds = unique(results.kind(run) for run in results.sweeps())
+    names = {"cuda": "GPU", "cpu": "CPU"}
+    return "\n\n".join(
+        f"![Speed relative to torch's best of every random problem on the {names[kind]}](img/bench/sweep-{kind}.svg)"
+        for kind in kinds
+    )
+
+
+def training() -> str:
+    facts = results.recorded("training")
+    lines = []
+    for key in unique((row["model"], row["dtype"], row["format"]) for row in facts["rows"]):
+        rows = {row["graph"]: row for row in facts["rows"] if (row["model"], row["dtype"], row["format"]) == key}
+        cells = [
+            f"{rows[graph]['torch']} -> {rows[graph]['customops']} ({rows[graph]['customops'] / rows[graph]['torch']:.2f} x)"
+            if graph in rows else "varies"
+            for graph in (False, True)
+        ]  # fmt: skip
+        lines.append([" ".join(key), *cells])
+    head = ["model", "images per second, torch -> ours", "steps as CUDA graphs"]
+    return f"{table(head, lines)}\n\nBatch {facts['batch']}. {machine(facts)}; `benchmarks/models.py`."
+
+
+def overhead() -> str:
+    facts = results.recorded("overhead")
+    base = {row["call"]: row for row in facts["rows"]}
+    lines = []
+    for row in facts["rows"]:
+        cells = []
+        for mode in ("plain", "gradient"):
+            ratio = f" ({row[mode] / base[row['peer']][mode]:.1f} x)" if row["peer"] and row[mode] else ""
+            cells.append(f"{row[mode]:.2f}{ratio}" if row[mode] else "")
+        lines.append([f"`{row['call']}`", *cells])
+    return f"{table(['us a call', 'no gradient needed', 'gradient needed'], lines)}\n\n{machine(facts)}; `benchmarks/overhead.py`."
+
+
+def counters() -> str:
+    facts = results.recorded("counters")
+    keys = ("us", "memory", "issue", "multiply_add", "shared")
+    lines = [[r["name"], f"`{r['kernel']}`", *(f"{r[key]:.0f}" for key in keys), r["stalls"]] for r in facts["rows"]]
+    head = ["call", "kernel", "us", "memory %", "issue %", "multiply-add %", "shared %", "stalls"]
+    return f"{table(head, lines, right=2)}\n\n{machine(facts)}; `benchmarks/counters.py`."
+
+
+def build_times() -> str:
+    facts = results.recorded("build")
+    lines = [[row["what"], row["device"], f"{row['minutes']:.0f} min"] for row in facts["rows"]]
+    return f"{table(['`make wheel VARIANT=cuda`', 'machine', 'takes'], lines, right=2)}\n\nNine GPU architectures, {facts['date']}."
+
+
+BLOCKS = {
+    "ops": ops,
+    "slower": slower,
+    "benchmarks": benchmarks,
+    "random-problems": random_problems,
+    "by-duration": by_duration,
+    "slow-classes": slow_classes,
+    "sweep-plots": sweep_plots,
+    "worst-rows": worst_rows,
+    "far-from-floor": far_from_floor,
+    "training": training,
+    "overhead": overhead,
+    "counters": counters,
+    "build-times": build_times,
+}
