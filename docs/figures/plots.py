@@ -7,7 +7,7 @@ from matplotlib import pyplot
 from results import FLOOR, OURS, Result, benchmarks, device, direction, machine, sweeps, torchs_best
 
 WIDTH = 7.4  # inches
-DEFAULT_FLOOR = "copying as many bytes"  # results older than the field `floor`
+DEFAULT_FLOOR = "the floor"  # results older than the field `floor`
 
 
 def unique(values) -> list:

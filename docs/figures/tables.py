@@ -242,7 +242,7 @@ def counters() -> str:
     facts = results.recorded("counters")
     keys = ("us", "memory", "issue", "multiply_add", "shared")
     lines = [[r["name"], f"`{r['kernel']}`", *(f"{r[key]:.0f}" for key in keys), r["stalls"]] for r in facts["rows"]]
-    head = ["call", "kernel", "us", "memory %", "issue %", "multiply-add %", "shared %", "stalls"]
+    head = ["call", "kernel", "us", "memory %", "issue %", "FMA %", "shared %", "stalls"]
     return f"{table(head, lines, right=2)}\n\n{machine(facts)}; `benchmarks/counters.py`."
 
 
