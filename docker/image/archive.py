@@ -37,6 +37,7 @@ class Entry(NamedTuple):
     stored: int  # bytes in the archive
     size: int
     start: int  # of the data, in the archive
+    changed: tuple[int, int, int]  # year, month, day
 
 
 class Archive:
@@ -129,7 +130,8 @@ class Archive:
             self.problems.append(f"file: '{shown}' has {size} bytes, out of {stored}")
         if attributes & DOS_FOLDER and not folder:
             self.problems.append(f"file: '{shown}' is a file by its name and a folder by its attributes")
-        self._add(raw, shown, Entry("", folder, mode, method, crc, stored, size, data))
+        changed = 1980 + (date >> 9), date >> 5 & 15, date & 31
+        self._add(raw, shown, Entry("", folder, mode, method, crc, stored, size, data, changed))
         return following, ends, size
 
     def _check_extra(self, shown: str, extra: bytes) -> None:

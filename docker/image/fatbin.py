@@ -12,6 +12,7 @@ from strict import Refused
 
 MAGIC, WRAPPER_MAGIC = 0xBA55ED50, 0x466243B1
 UNIT, ENTRY = struct.Struct("<IHHQ"), struct.Struct("<HHIQIIHHI")
+FLAGS, SPECIFIC = struct.Struct("<40xQ"), 0x100000  # of an entry; seen in sm_90a code of nvcc 12.8 and 13.0
 KINDS = {1: "ptx", 2: "machine_code"}
 RELATIVE = {"x86_64": 8, "aarch64": 1027}
 WORD = {"x86_64": 1, "aarch64": 257}
@@ -22,6 +23,8 @@ class Image(NamedTuple):
     architecture: int  # 90 for sm_90
     bytes: int  # as stored
     compressed: bool
+    version: tuple[int, int]  # of PTX, such as (8, 4) of CUDA 12.4; of machine code, 1.7 before CUDA 13 and Blackwell
+    specific: bool  # sm_90a: for GPUs of exactly this architecture
 
 
 def units(library: Library) -> list[list[Image]]:
@@ -91,11 +94,12 @@ def read_unit(data: bytes, start: int) -> tuple[list[Image], int]:
         raise Refused(f"has a unit of device code with {header} + {size} bytes at {start} of {len(data)}")
     at, end = start + header, start + header + size
     images = []
-    while at + ENTRY.size <= end:
-        kind, _, header, stored, compressed, _, _, _, architecture = ENTRY.unpack_from(data, at)
+    while at + FLAGS.size <= end:
+        kind, _, header, stored, compressed, _, minor, major, architecture = ENTRY.unpack_from(data, at)
         if kind not in KINDS or header < 64:
             raise Refused(f"has device code of unknown kind {kind}")
-        images.append(Image(KINDS[kind], architecture, stored, compressed > 0))
+        specific = bool(FLAGS.unpack_from(data, at)[0] & SPECIFIC)
+        images.append(Image(KINDS[kind], architecture, stored, compressed > 0, (major, minor), specific))
         at += header + stored
     if at != end:
         raise Refused(f"has a unit of device code that ends at {end}, and whose entries end at {at}")
