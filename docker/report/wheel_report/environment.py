@@ -164,7 +164,12 @@ def loads(wheel: Wheel, environment: Environment, library: Library) -> str | Non
 
 
 def offers(place: Library | Path, symbol: str) -> bool:
-    return symbol in place.defined if isinstance(place, Library) else exports(place).has(symbol)
+    return symbol in place.defined if isinstance(place, Library) else has(place, symbol)
+
+
+@cache
+def has(path: Path, symbol: str) -> bool:
+    return exports(path).has(symbol)
 
 
 def verdict(wheel: Wheel, environment: Environment) -> list[str]:
