@@ -14,7 +14,7 @@ RUN = @exec sh docker/python.sh "$(PYTHON)"
 export BUNDLE  # docker/fetch.py takes every input from it
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish fuzz report docs figures test-docs fetch bundle image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish audit fuzz report docs figures test-docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -71,7 +71,7 @@ report:  ## what WHEEL=... holds and where it works; REQUIRE="torch>=2.10 glibc<
 	$(RUN) docker/wheel_report.py "$(WHEEL)" $(if $(REQUIRE),--require "$(REQUIRE)") $(if $(AGAINST),--against "$(AGAINST)") $(if $(JSON),--json)
 
 verify:  ## rebuild WHEEL=... from its recorded commit (on a tag, origin/main or TRUST=ref): identical, or a report
-	$(RUN) docker/verify.py --engine "$(ENGINE)" --trust "$(TRUST)" "$(WHEEL)"
+	$(RUN) docker/verify.py --engine "$(ENGINE)" --trust "$(TRUST)" --attestation "$(ATTESTATION)" --repository "$(REPOSITORY)" "$(WHEEL)"
 
 ##@ release
 index:  ## dist/simple-root, a static package index that pip and uv install from
@@ -79,6 +79,9 @@ index:  ## dist/simple-root, a static package index that pip and uv install from
 
 publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
 	$(RUN) docker/publish.py --repository-url "$(REPOSITORY_URL)"
+
+audit:  ## scan the SBOM of WHEEL=... (all of dist/) for known vulnerabilities
+	$(RUN) docker/audit.py $(if $(WHEEL),"$(WHEEL)")
 
 ##@ develop
 docs:  ## the site of docs/, into build/site; a broken link is an error

@@ -3,7 +3,7 @@
 Prints `identical`, or reports what differs and fails. The commit must be one that a tag or the main branch of origin
 contains, or TRUST, which is printed. This checkout's scripts do the rebuild, in a container: the commit gives sources, locks,
 Dockerfiles and what they copy into the image, and nothing of it runs outside. So a wheel stays verifiable after the
-project has changed.
+project has changed. ATTESTATION=... REPOSITORY=... check the release's signature first (docker/attestation.py).
 """
 
 import argparse
@@ -11,6 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
+import attestation
 import engine as engines
 import images
 from common import CACHE, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
@@ -68,6 +69,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--trust", default="", help="a ref whose commits may be built, too")
+    parser.add_argument("--attestation", default="", help="Sigstore bundle of the release, checked before the rebuild")
+    parser.add_argument("--repository", default="", help="OWNER/NAME whose release workflow has to have signed it")
     parser.add_argument("wheel")
     args = parser.parse_args()
     if not args.wheel:
@@ -75,6 +78,10 @@ def main() -> None:
     wheel = Path(args.wheel)
     if not wheel.is_file():
         raise Failure(f"there is no wheel {wheel}: make verify WHEEL=path/to/customops-....whl")
+    if bool(args.attestation) != bool(args.repository):
+        raise Failure("ATTESTATION=... and REPOSITORY=OWNER/NAME belong together")
+    if args.attestation:
+        attestation.check(wheel, Path(args.attestation), args.repository)
     record = read_record(wheel)
     commit = recorded_commit(wheel, record["source"])
     if record["base"] == "host":

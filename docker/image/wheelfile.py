@@ -22,6 +22,7 @@ FILE_NAME = re.compile(
     r"-(?P<python>[a-z0-9_.]+)-(?P<abi>[a-z0-9_.]+)-(?P<platform>[a-zA-Z0-9_.]+)\.whl",
     re.ASCII,
 )
+TAG = re.compile(r"[a-z0-9_.]+-[a-z0-9_.]+-[a-zA-Z0-9_.]+")
 PROJECT = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 PYTHONS = re.compile(r"[<>=!~]=?=? ?[0-9]+(\.[0-9*]+)*( ?, ?[<>=!~]=?=? ?[0-9]+(\.[0-9*]+)*)*|")
 
@@ -87,7 +88,10 @@ class Wheel:
         if not re.fullmatch(r"1\.[0-9]+", strict.single(fields, "Wheel-Version", "WHEEL")):
             raise Refused("file: WHEEL has a Wheel-Version other than 1")
         strict.single(fields, "Root-Is-Purelib", "WHEEL", required=False)
-        return sorted(tag for value in fields.get("tag", []) for tag in expand(*value.split("-", 2)))
+        for value in fields.get("tag", []):
+            if not TAG.fullmatch(value):
+                raise Refused(f"file: WHEEL has the tag {strict.one_line(value)}")
+        return sorted(tag for value in fields.get("tag", []) for tag in expand(*value.split("-")))
 
     def build_record(self) -> dict | None:
         """dist-info/build.json, or None."""

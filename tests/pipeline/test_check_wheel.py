@@ -20,9 +20,9 @@ INFO = "customops-0.1.0.dist-info"
 
 @pytest.fixture
 def library(tmp_path):
-    """library(needs={symbol: (soname, version)}, rpath=None) -> bytes of a shared library with just these needs."""
+    """library(needs={symbol: (soname, version)}, rpath=None, code="", link=()) -> bytes of a library with just these needs."""
 
-    def build(needs, rpath=None, code=""):
+    def build(needs, rpath=None, code="", link=()):
         calls, links = [], []
         for number, (symbol, (soname, version)) in enumerate(needs.items()):
             stub = tmp_path / f"stub{number}"
@@ -37,7 +37,7 @@ def library(tmp_path):
             )
         (tmp_path / "lib.c").write_text("\n".join([*calls, code]))
         search = [f"-Wl,-rpath,{rpath}"] if rpath else []
-        gcc("-o", tmp_path / "lib.so", tmp_path / "lib.c", *links, *search)
+        gcc("-o", tmp_path / "lib.so", tmp_path / "lib.c", *links, *search, *link)
         return (tmp_path / "lib.so").read_bytes()
 
     def gcc(*arguments):

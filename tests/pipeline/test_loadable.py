@@ -177,3 +177,114 @@ def test_a_file_that_grows(with_entry):
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("customops/zeros.py", io.BytesIO(bytes(4 << 20)).read())
     assert "has 4194304 bytes, out of" in problems(path)
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("-Wl,--audit=/tmp/evil.so", "has DT_AUDIT"),
+        ("-Wl,--depaudit=/tmp/evil.so", "has DT_DEPAUDIT"),
+        ("-Wl,--filter=evil.so", "has DT_FILTER"),
+        ("-Wl,--auxiliary=evil.so", "has DT_AUXILIARY"),
+        ("-Wl,-z,interpose", "has DT_FLAGS_1 0x400"),
+        ("-Wl,-z,initfirst", "has DT_FLAGS_1 0x20"),
+        ("-Wl,-z,global", "has DT_FLAGS_1 0x2"),
+        ("-Wl,-z,execstack", "written and executed (PT_GNU_STACK)"),
+        ("-Wl,--dynamic-linker=/tmp/evil", "names an interpreter"),
+        ("-Wl,--omagic", "has DT_STRTAB in memory that it may write"),
+    ],
+)
+def test_what_makes_a_loader_do_more(wheel, library, link, expected):  # noqa: F811
+    code = (
+        '__attribute__((used, section(".interp"))) static const char i[] = "/tmp/evil";'
+        if "dynamic-linker" in link
+        else ""
+    )
+    assert expected in problems(wheel({"customops/_cpu.so": library({}, code=code, link=[link])}))
+
+
+def test_code_that_is_relocated(wheel, library):  # noqa: F811
+    code = '__asm__(".text\\n.quad f\\nf: ret");'
+    assert "has relocations in its code" in problems(
+        wheel({"customops/_cpu.so": library({}, code=code, link=["-Wl,-z,notext"])})
+    )
+
+
+def dynamic(body, tag, change):
+    """The library with an entry of its dynamic segment changed: (tag, value) -> (tag, value)."""
+    (at,) = (struct.unpack_from("<Q", body, at + 8)[0] for at, kind in segments(body) if kind == 2)
+    while struct.unpack_from("<Q", body, at) != (tag,):
+        at += 16
+    changed = bytearray(body)
+    struct.pack_into("<QQ", changed, at, *change(*struct.unpack_from("<QQ", body, at)))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("tag", "change", "expected"),
+    [
+        (6, lambda tag, value: (5, value), "has DT_STRTAB 2 times"),
+        (5, lambda tag, value: (tag, 1 << 40), "which the file does not fill"),
+        (10, lambda tag, value: (tag, 3), "has a name beyond the end of its strings"),
+        (0x6FFFFEF5, lambda tag, value: (tag, value + 1), "customops/_cpu.so"),
+        (0x6FFFFFFF, lambda tag, value: (tag, value + 1), "a chain of versions that ends elsewhere"),
+        (0x6FFFFFFF, lambda tag, value: (tag, 1 << 60), "versions, no library has so many"),
+        (0x6FFFFFF0, lambda tag, value: (0x6FFFFFF1, value), "has DT_0x6ffffff1"),
+    ],
+)
+def test_a_dynamic_entry_that_a_loader_reads_otherwise(wheel, library, tag, change, expected):  # noqa: F811
+    body = library({"memcpy": ("libc.so.6", "GLIBC_2.14")})
+    found = check_wheel.check(wheel({"customops/_cpu.so": dynamic(body, tag, change)}))[0]
+    assert any(expected in problem for problem in found), found
+    assert all("\n" not in problem for problem in found)
+
+
+def test_segments_that_overlap(wheel, library):  # noqa: F811
+    """The later one is what a loader leaves in memory; a reader that takes the first sees other tables."""
+    body = library({})
+    loads = [at for at, kind in segments(body) if kind == 1]
+    offset, place = struct.unpack_from("<QQ", body, loads[1] + 8)
+    moved = header(body, loads[1] + 16, offset % 4096, "<Q")  # the page of the first
+    assert place != offset % 4096
+    assert "segments that overlap in memory" in problems(wheel({"customops/_cpu.so": moved}))
+
+
+HELD = b"".join(
+    [struct.pack("<IHHQ", fatbin.MAGIC, 1, 16, 80), struct.pack("<HHIQIIHHI", 2, 0, 64, 16, 16, 0, 1, 7, 90), bytes(48)]
+)
+
+
+def embedded(data, section, wrapped=True):
+    """C code that holds device code in a section, and the wrapper that hands it to the CUDA runtime."""
+    numbers = ",".join(map(str, data))
+    wrapper = (
+        "static struct { int magic, version; const void *data, *more; } w = {0x466243b1, 1, code, 0};"
+        if wrapped
+        else ""
+    )
+    wrapper = wrapper and f'__attribute__((used, section("renamed_segment"))) {wrapper}'
+    return f'__attribute__((used, aligned(8), section("{section}"))) static const unsigned char code[] = {{{numbers}}};{wrapper}'
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize("section", [".nv_fatbin", ".rodata.renamed", ".text.renamed"])
+def test_device_code_in_any_section(wheel, library, section, wrapped):  # noqa: F811
+    code = embedded(HELD, section, wrapped)
+    if "text" in section:
+        code = '__asm__(".section .text.renamed,\\"ax\\",@progbits");' + code
+    text = problems(wheel({"customops/_cpu.so": library({}, code=code)}))
+    assert "holds {'machine_code': [90], 'ptx': []} in one of its units" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (HELD[:8] + struct.pack("<Q", 0) + HELD[16:], "a unit of device code with 16 + 0 bytes"),
+        (HELD[:8] + struct.pack("<Q", 1 << 40) + HELD[16:], "a unit of device code with 16 +"),
+        (b"none" * 8, "where no unit begins"),
+    ],
+)
+def test_registered_device_code_that_is_broken(wheel, library, data, expected):  # noqa: F811
+    found = check_wheel.check(wheel({"customops/_cpu.so": library({}, code=embedded(data, ".rodata.renamed"))}))[0]
+    assert [problem for problem in found if expected in problem] == found, found
+    assert len(found) == 1
