@@ -58,7 +58,7 @@ def deb_members(package: Path, data: bytes):
         offset += 60 + size + size % 2
 
 
-def data_files(package: Path, data: bytes) -> Iterator[tuple[tarfile.TarInfo, io.BufferedIOBase | None]]:
+def data_files(package: Path, data: bytes) -> Iterator[tuple[tarfile.TarInfo, io.BytesIO | None]]:
     """The files that a .deb installs, with plain names below the root: (facts, contents of a regular file)."""
     members = [body for name, body in deb_members(package, data) if name.startswith("data.tar")]
     if len(members) != 1:
@@ -73,7 +73,8 @@ def data_files(package: Path, data: bytes) -> Iterator[tuple[tarfile.TarInfo, io
                     info.linkname = plain(package, info.linkname)
                 if info.sparse is not None or "\0" in info.linkname or not 0 <= info.mode <= 0o7777 or info.mtime < 0:
                     raise Failure(f"{package}: {info.name!a} has facts that no package has")
-                yield info, tar.extractfile(info) if info.isreg() else None
+                # Read here: what is cut is an error of this package.
+                yield info, io.BytesIO(tar.extractfile(info).read()) if info.isreg() else None
     except (tarfile.TarError, EOFError, ValueError, OverflowError, KeyError, RecursionError) as error:
         raise Failure(f"{package} has a data.tar that cannot be read: {type(error).__name__}: {error}") from error
 
