@@ -9,11 +9,23 @@ import argparse
 import subprocess
 from pathlib import Path
 
-from common import CACHE, DIST, ROOT, Failure, environment, main_guard, read_record, sha256_of, virtual_environment
+from common import (
+    CACHE,
+    DIST,
+    ROOT,
+    Failure,
+    environment,
+    main_guard,
+    read_record,
+    read_wheel,
+    sha256_of,
+    virtual_environment,
+)
 from trust import recorded_commit, release_commit
 
 
 def check(wheel: Path) -> None:
+    read_wheel(wheel)
     recorded_commit(wheel, read_record(wheel)["source"])
     sha256 = sha256_of(wheel)
     if not (CACHE / "reproduced" / sha256).exists():

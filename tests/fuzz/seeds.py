@@ -80,7 +80,14 @@ def elf(device_code: bytes = b"") -> bytes:
         shown[section] = (kind, places[table], places[table], len(tables[table]))
     headers = bytearray(64)
     for section, (kind, address, offset, length) in shown.items():
-        headers += struct.pack("<2I4Q2I2Q", names.index(section + b"\0"), kind, 2, address, offset, length, 0, 0, 8, 0)
+        linked = {b".dynstr": 0, b".gnu.version": 2}.get(section, 3)  # the section of its symbols or names
+        facts = (
+            linked,
+            section == b".gnu.version_r",
+            8,
+            {b".dynamic": 16, b".dynsym": 24, b".gnu.version": 2}.get(section, 0),
+        )
+        headers += struct.pack("<2I4Q2I2Q", names.index(section + b"\0"), kind, 2, address, offset, length, *facts)
     end = size + len(writable)
     headers += struct.pack("<2I4Q2I2Q", names.index(b".shstrtab"), 3, 0, 0, end, len(names), 0, 0, 1, 0)
     start = end + len(names)

@@ -184,6 +184,15 @@ def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, 
     assert list(uploads.iterdir()) == []
 
 
+def test_a_wheel_that_installers_see_differently_is_not_uploaded(dist, upload_server, run_publish):
+    url, uploads = upload_server
+    wheel = make_wheel(dist)
+    wheel.write_bytes(b"#!/bin/sh\n" + wheel.read_bytes())
+    with pytest.raises(common.Failure, match="cannot be trusted to be one wheel for everybody"):
+        run_publish(url)
+    assert list(uploads.iterdir()) == []
+
+
 def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
     make_wheel(dist)
     monkeypatch.setattr("make_wheel.DIST", dist)
