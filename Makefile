@@ -14,7 +14,7 @@ RUN = @exec sh docker/python.sh "$(PYTHON)"
 export BUNDLE  # docker/fetch.py takes every input from it
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish audit fuzz report docs figures test-docs fetch bundle image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -66,6 +66,9 @@ fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks,
 
 reproduce:  ## two builds that differ in place, time, user, ...: the same bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
+
+new-extension:  ## a project of your own with one op, CPU and CUDA: NAME=myops DEST=../myops
+	$(RUN) docker/new_extension.py --name "$(NAME)" --dest "$(DEST)"
 
 report:  ## what WHEEL=... holds and where it works; REQUIRE="torch>=2.10 glibc<=2.28 sm_90", AGAINST=python3.12, JSON=1
 	$(RUN) docker/wheel_report.py "$(WHEEL)" $(if $(REQUIRE),--require "$(REQUIRE)") $(if $(AGAINST),--against "$(AGAINST)") $(if $(JSON),--json)

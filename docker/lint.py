@@ -15,7 +15,7 @@ def main() -> None:
     tools = virtual_environment("lint")
     cxx = sorted(
         p
-        for top in ("csrc", "examples")
+        for top in ("csrc", "examples", "docker/template")
         for suffix in ("cpp", "h", "cu", "cuh")
         for p in ROOT.glob(f"{top}/**/*.{suffix}")
     )
