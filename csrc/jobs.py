@@ -41,9 +41,15 @@ def limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgr
 
 
 def jobs() -> int:
-    """MAX_JOBS if that is set; otherwise as many as CPUs and memory allow, at least one."""
+    """MAX_JOBS if that is set; otherwise as many as CPUs and memory allow, at least one.
+
+    Raises:
+        ValueError: MAX_JOBS is not a number of compilers.
+    """
     if wanted := os.environ.get("MAX_JOBS"):
-        return max(1, int(wanted))
+        if not wanted.strip().isdecimal() or int(wanted) < 1:
+            raise ValueError(f"MAX_JOBS must be a positive whole number, got {wanted!r}: correct it, or unset it")
+        return int(wanted)
     cpus, memory = limits()
     cpus = min(cpus, len(os.sched_getaffinity(0)))
     memory = min(memory, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -3,35 +3,39 @@
 torch.utils.cpp_extension.load takes its turn by creating a file named `lock`, and waits for as long as it exists: a build
 that is killed leaves it behind, and every later one hangs. Here
 
-- the turn is a lock of the operating system, which ends with the process that holds it;
+- the turn is a lock of the operating system, which ends with the process that holds it (_turn.py);
 - ninja works in a folder of its own, which takes the library's name in one step when everything is done;
-- what a killed build left behind is removed by the next one.
+- no process of a killed build goes on (_supervise.py), and what it left in the cache is removed by the next one;
+- a library that another user can have put there is not opened (_cache.py).
 """
 
 import contextlib
-import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import logging
 import os
 import shlex
 import shutil
-import signal
-import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from customops import _cache, _supervise
+from customops._turn import say, turn
+
 logger = logging.getLogger("customops")
 
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_libc = ctypes.CDLL(None)
+# What GCC, clang, the linker and nvcc read from the environment and make something else of the same command for.
+_COMPILER_VARIABLES = (
+    "CCC_OVERRIDE_OPTIONS", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CUDAHOSTCXX", "GCC_EXEC_PREFIX", "GNUTARGET",
+    "LDEMULATION", "LD_RUN_PATH", "LIBRARY_PATH", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS",
+)  # fmt: skip
 
 
 class BuildError(RuntimeError):
@@ -65,30 +69,52 @@ def paths(*files: object) -> str:
     return " ".join(str(file).replace("$", "$$").replace(" ", "$ ").replace(":", "$:") for file in files)
 
 
+def environment() -> tuple[str, ...]:
+    """The variables that a compiler obeys, as far as they are set: they belong to a recipe's identity."""
+    return tuple(f"{name}={os.environ[name]}" for name in _COMPILER_VARIABLES if name in os.environ)
+
+
 def cache() -> Path:
-    """CUSTOMOPS_JIT_CACHE; or customops/ in torch's TORCH_EXTENSIONS_DIR, in XDG_CACHE_HOME, in ~/.cache."""
-    if folder := os.environ.get("CUSTOMOPS_JIT_CACHE"):
-        return Path(folder).absolute()
-    base = os.environ.get("TORCH_EXTENSIONS_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base).absolute() / "customops"
+    """The folder of all builds, without symbolic links.
+
+    Raises:
+        BuildError: nothing says where it is; or another user could put a library there.
+    """
+    try:
+        root = _cache.folder().resolve()
+    except RuntimeError as error:  # of Path.home; or links in a circle
+        raise BuildError(f"customops: nowhere to keep builds ({error}): set CUSTOMOPS_JIT_CACHE to a folder") from error
+    _refuse(_cache.who_else_may_write(root))
+    return root
+
+
+def _refuse(reason: str | None) -> None:
+    if reason:
+        raise BuildError(
+            f"customops: {reason}, so that a library in there may be somebody else's: set CUSTOMOPS_JIT_CACHE to a "
+            "folder that only you can write to"
+        )
 
 
 def build(recipe: Recipe, verbose: bool = False) -> Path:
     """The library, from the cache if it is there; otherwise compiled, by one process at a time.
 
     Raises:
-        BuildError: it cannot be compiled, or the cache not be written.
+        BuildError: it cannot be compiled, the cache not be written, or another user can write there.
     """
-    root, label = cache(), f"{recipe.name}-{recipe.key()}"
-    library = root / label / f"{recipe.name}.so"
-    if _whole(library):
-        logger.info("%s: compiled earlier, %s", recipe.purpose, library)
-        return library
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        remove_stale_torch_lock(root)
-        with _turn(root / f"{label}.lock", recipe.purpose):
-            if not _whole(library):  # another process may have made it meanwhile
+        root, label = cache(), f"{recipe.name}-{recipe.key()}"
+        library = root / label / f"{recipe.name}.so"
+        if _whole(root, library):
+            logger.info("%s: compiled earlier, %s", recipe.purpose, library)
+            return library
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, exist_ok=True)
+        cache()  # somebody may have been quicker
+        if _is_torch_s(root):
+            remove_stale_torch_lock(root)
+        with turn(root / f"{label}.lock", recipe.purpose):
+            if not _whole(root, library):  # another process may have made it meanwhile
                 _compile(recipe, root, label, verbose)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
@@ -104,37 +130,15 @@ def build(recipe: Recipe, verbose: bool = False) -> Path:
     return library
 
 
-def _whole(library: Path) -> bool:
-    """Whether the library is there, and as its build left it."""
+def _whole(root: Path, library: Path) -> bool:
+    """Whether the library is there, as its build left it. BuildError if it may be another user's."""
+    record = library.with_name("build.json")
+    _refuse(_cache.who_else_may_write(root, library.parent, library, record))
     try:
-        record = json.loads(library.with_name("build.json").read_text())
-        return record["sha256"] == hashlib.sha256(library.read_bytes()).hexdigest()
-    except (OSError, ValueError, KeyError):
+        expected = json.loads(record.read_text())["sha256"]
+        return expected == hashlib.sha256(library.read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-@contextlib.contextmanager
-def _turn(path: Path, purpose: str) -> Iterator[None]:
-    """Holds a lock; says after a second for whom it waits. The file stays: removing it would let two in."""
-    with path.open("a+") as file:
-        started, told = time.monotonic(), False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told and time.monotonic() - started > 1:
-                    file.seek(0)
-                    _say(f"customops: waiting for {file.read().strip() or 'another process'}, compiling {purpose}")
-                    told = True
-                time.sleep(0.05)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do if a child process had inherited it
 
 
 def _compile(recipe: Recipe, root: Path, label: str, verbose: bool) -> None:
@@ -147,7 +151,7 @@ def _compile(recipe: Recipe, root: Path, label: str, verbose: bool) -> None:
     try:
         (folder / "build.ninja").write_text(recipe.ninja)
         started = time.monotonic()
-        _say(f"customops: compiling {recipe.purpose} into {root / label}")
+        say(f"customops: compiling {recipe.purpose} into {root / label}")
         _run([ninja, f"-j{recipe.jobs}", *(["-v"] if verbose else [])], folder, verbose)
         library = folder / f"{recipe.name}.so"
         with library.open("rb") as file:  # the rename must not reach the disk before the library does
@@ -160,9 +164,11 @@ def _compile(recipe: Recipe, root: Path, label: str, verbose: bool) -> None:
         (folder / "build.json").write_text(json.dumps(record, indent=1) + "\n")
         for path in folder.rglob("*.o"):
             path.unlink()
+        for path in (library, folder / "build.json"):  # whatever the umask: see _cache.py
+            path.chmod(0o600)
         shutil.rmtree(root / label, ignore_errors=True)  # a damaged one
         folder.rename(root / label)
-        _say(f"customops: compiled in {time.monotonic() - started:.0f} s; from now on it comes from the cache")
+        say(f"customops: compiled in {time.monotonic() - started:.0f} s; from now on it comes from the cache")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -170,39 +176,34 @@ def _compile(recipe: Recipe, root: Path, label: str, verbose: bool) -> None:
 
 def _run(command: list[str], folder: Path, verbose: bool) -> None:
     """Runs ninja, shows how far it is, and raises with the compiler's own words."""
-    parent, live = os.getpid(), sys.stderr is not None and sys.stderr.isatty()
-
-    def end_with_parent() -> None:
-        # SIGTERM makes ninja end its compilers too. Without this they would go on when this process is killed.
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
+    live = sys.stderr is not None and sys.stderr.isatty()
+    python = sys.executable or shutil.which("python3")  # a program that embeds Python may not say which
+    if not python:
+        raise BuildError("customops: compiling just in time starts Python, and python3 is not on the PATH: add it")
     process = subprocess.Popen(
-        command, cwd=folder, env=os.environ | {"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C"}, text=True, errors="replace",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=end_with_parent,
+        [python, "-I", "-S", _supervise.__file__, str(os.getpid()), *command], cwd=folder, start_new_session=True,
+        env=os.environ | {"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C"}, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     lines = []
     with process:
-        for line in process.stdout:
-            lines.append(line)
-            if verbose:
-                _say(line.rstrip())
-            elif live and line.startswith("["):
-                print(f"\r\033[K{line.rstrip()[:100]}", end="", file=sys.stderr, flush=True)
-            elif line.startswith("["):
-                _say(line.rstrip())
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if verbose:
+                    say(line.rstrip())
+                elif live and line.startswith("["):
+                    print(f"\r\033[K{line.rstrip()[:100]}", end="", file=sys.stderr, flush=True)
+                elif line.startswith("["):
+                    say(line.rstrip())
+        except BaseException:  # Ctrl-C does not reach another session
+            process.terminate()
+            raise
         if live and not verbose:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
     if process.returncode:
         said = "".join(line for line in lines if not line.startswith("[") or verbose)
         raise BuildError(f"customops: compiling failed; the compiler's own words:\n{said.strip()}")
-
-
-def _say(text: str) -> None:
-    """A build takes a minute: that is never done in silence."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
 
 
 def find_ninja() -> str:
@@ -219,7 +220,12 @@ def find_ninja() -> str:
 
 def find_compiler(command: str) -> tuple[list[str], str]:
     """(its words, its identity) of a compiler such as CXX names it. Knows the version without starting it."""
-    arguments = shlex.split(command) or [command]
+    try:
+        arguments = shlex.split(command) or ["c++"]
+    except ValueError as error:
+        raise BuildError(
+            f"customops: CXX must be a command, got {command!r} ({error}): correct it, or unset it"
+        ) from error
     program = host_compiler(arguments)
     for name in dict.fromkeys((arguments[0], program)):
         if shutil.which(name) is None:
@@ -247,7 +253,7 @@ def remove_stale_torch_lock(folder: Path) -> bool:
     """Removes the file `lock` that torch.utils.cpp_extension.load leaves in its build folder when it is killed.
 
     torch waits for that file to go away for as long as it exists. Whoever holds it has it open: it stays if any process
-    does.
+    does. So does what torch does not make: a file with anything in it, another user's, a link.
 
     Args:
         folder: a build folder, such as ~/.cache/torch_extensions/py311_cpu/NAME.
@@ -256,12 +262,23 @@ def remove_stale_torch_lock(folder: Path) -> bool:
         Whether one was removed.
     """
     lock = folder / "lock"
-    if not lock.is_file() or _is_open(lock):
+    try:
+        status = lock.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISREG(status.st_mode) or status.st_size or status.st_uid != os.geteuid() or _is_open(lock):
         return False
     with contextlib.suppress(FileNotFoundError):
         lock.unlink()
     logger.warning("removed %s, left behind by a build of torch.utils.cpp_extension that was killed", lock)
     return True
+
+
+def _is_torch_s(folder: Path) -> bool:
+    """Whether torch builds there: an extension named customops, where TORCH_EXTENSIONS_DIR is set. Others, too, name files lock."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return (folder / "build.ninja").read_text().startswith("ninja_required_version")
+    return False
 
 
 def _is_open(path: Path) -> bool:

@@ -13,8 +13,12 @@ from customops._state import LIBRARY, Opened, logger
 
 COMPILERS = ("auto", "setuptools", "jit", "cmake")
 
+_FORK_SECONDS = 10  # that a fork waits for a library to be opened
+
 _ops: tuple[str, ...] = ()  # modules of ops
-_lock = threading.RLock()
+_lock = threading.RLock()  # of the choice; held for as long as a just-in-time build takes
+_opening = threading.RLock()  # while a library is half there: no fork then
+_unusable = ""  # why no library can be opened any more: the ops of another version are registered
 _complete = False  # ops have their derivatives and fake kernels, too
 _thread = threading.local()  # .registering: this thread is giving them those
 
@@ -54,14 +58,20 @@ def load(compiler: str = "auto", path: str | os.PathLike | None = None) -> Path:
 
 
 def _choose(compiler: str, path: str | os.PathLike | None) -> Opened:
-    why = "asked for"
-    if compiler == "auto" and (compiler := os.environ.get("CUSTOMOPS_COMPILER") or "auto") != "auto":
-        why = f"CUSTOMOPS_COMPILER={compiler}"
-    if compiler not in COMPILERS:
-        raise ValueError(f"customops.load: compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
+    why, named = "asked for", os.environ.get("CUSTOMOPS_LIBRARY")
+    if compiler == "auto":
+        compiler = os.environ.get("CUSTOMOPS_COMPILER") or "auto"
+        if compiler != "auto":
+            why = f"CUSTOMOPS_COMPILER={compiler}"
+        if named and compiler in COMPILERS and compiler != "cmake":
+            raise ValueError(
+                f"customops.load: CUSTOMOPS_LIBRARY={named} is for CUSTOMOPS_COMPILER=cmake, which is "
+                f"{compiler if why != 'asked for' else 'not set'}: set it to cmake, or unset CUSTOMOPS_LIBRARY"
+            )
+    _check_compiler(compiler)
     check_version()
     if compiler == "cmake":
-        path = path or os.environ.get("CUSTOMOPS_LIBRARY")
+        path = path or named
         if not path:
             raise ValueError("customops.load: cmake needs the path of libcustomops.so: path=..., or CUSTOMOPS_LIBRARY")
         return Opened("cmake", _existing(Path(path)), why)
@@ -81,6 +91,11 @@ def _choose(compiler: str, path: str | os.PathLike | None) -> Opened:
     return Opened("jit", _recipes.build(), why)
 
 
+def _check_compiler(compiler: str) -> None:
+    if compiler not in COMPILERS:
+        raise ValueError(f"customops.load: compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
+
+
 def _existing(path: Path) -> Path:
     if not path.is_file():
         raise ImportError(
@@ -91,15 +106,30 @@ def _existing(path: Path) -> Path:
 
 
 def _open(library: Opened) -> None:
+    global _unusable
     import torch
 
+    if _unusable:
+        raise ImportError(_unusable)
     logger.info("opening %s, built by %s (%s)", library.path, library.compiler, library.why)
     try:
-        torch.ops.load_library(library.path)
+        with _opening:
+            torch.ops.load_library(library.path)
     except OSError as error:
         raise ImportError(
             f"customops: {library.path} cannot be opened ({error}). Compile it on this machine: CUSTOMOPS_COMPILER=jit"
         ) from error
+    ops = getattr(torch.ops.customops, "namespace", torch.ops.customops)
+    entries = [prefix + op for op in _ops for prefix in ("", "_")]
+    missing = [entry for entry in entries if not hasattr(ops, entry)]
+    if not missing:
+        return
+    reason = f"customops: {library.path}, {library.compiler}'s library ({library.why}),"
+    remedy = "name the library that this version's csrc/ was built into"
+    if missing == entries:  # nothing of ours is taken: the right one can still be opened
+        raise ImportError(f"{reason} is another library, without an op of customops: {remedy}")
+    _unusable = f"{reason} is of another version of customops, without the op {missing[0]}: {remedy}, in a new process"
+    raise ImportError(_unusable)
 
 
 def wait_for_first_use(ops: Iterable[str]) -> None:
@@ -131,8 +161,7 @@ def wait_for_first_use(ops: Iterable[str]) -> None:
 def _check_same(compiler: str, path: str | os.PathLike | None) -> None:
     opened = _state.opened
     other_path = path is not None and Path(path).absolute() != opened.path
-    if compiler not in COMPILERS:
-        raise ValueError(f"customops.load: compiler must be one of {', '.join(COMPILERS)}, got {compiler!r}")
+    _check_compiler(compiler)
     if compiler not in ("auto", opened.compiler) or other_path:
         raise RuntimeError(
             f"customops.load: {opened.path}, built by {opened.compiler}, is open already ({opened.why}), and a process can "
@@ -184,3 +213,26 @@ def check_version() -> None:
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < (2, 10):
         raise ImportError(f"customops needs PyTorch 2.10 or newer, found {torch.__version__}: pip install -U torch")
+
+
+# A child of fork has this thread alone. Were a lock held by another one, nobody would give it back.
+_fork_waited = False
+
+
+def _before_fork() -> None:
+    """Waits while a library is opened, which takes milliseconds: half open, it is of no use to the child. Not for a compiler."""
+    global _fork_waited
+    _fork_waited = _opening.acquire(timeout=_FORK_SECONDS)
+
+
+def _after_fork_in_parent() -> None:
+    if _fork_waited:
+        _opening.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _opening
+    _lock, _opening = threading.RLock(), threading.RLock()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

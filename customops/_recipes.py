@@ -63,7 +63,7 @@ def recipe(
     compiler, compiler_identity = _build.find_compiler(os.environ.get("CXX") or "c++")
     flags, include = ["-fPIC", *files.flags(SOURCES)], [f"-I{torch_folder / 'include'}"]
     link = [f"-L{torch_folder / 'lib'}", "-ltorch_cpu"]
-    identity += (compiler_identity, torch.__version__, str(torch.version.git_version))
+    identity += (compiler_identity, torch.__version__, str(torch.version.git_version), *_build.environment())
     if architectures is None:
         compile = words(*compiler, "-c") + " $in -o $out " + words("-march=native", *flags, *include)
     else:
@@ -97,8 +97,15 @@ def recipe(
         (*sources, *headers, SOURCES / "exports.map"),
         identity,
         purpose,
-        _tool("jobs").jobs(),
+        _jobs(),
     )
+
+
+def _jobs() -> int:
+    try:
+        return _tool("jobs").jobs()
+    except ValueError as error:
+        raise BuildError(f"customops: {error}") from error
 
 
 def cuda_home() -> Path:

@@ -214,6 +214,8 @@ def test_another_prebuilt_library(tmp_path):
         (("auto", "x.so"), {}, "customops.load: auto takes no path, got 'x.so': say setuptools or cmake"),
         (("auto",), {"CUSTOMOPS_COMPILER": "cmake", "CUSTOMOPS_LIBRARY": "/no/such.so"}, "/no/such.so is not there"),
         (("cmake", __file__), {}, f"customops: {__file__} cannot be opened ("),
+        (("auto",), {"CUSTOMOPS_LIBRARY": "x.so"}, "CUSTOMOPS_LIBRARY=x.so is for CUSTOMOPS_COMPILER=cmake, which is not set"),
+        (("auto",), {"CUSTOMOPS_LIBRARY": "x.so", "CUSTOMOPS_COMPILER": "jit"}, "=cmake, which is jit: set it to cmake, or unset"),
     ],
 )  # fmt: skip
 def test_wrong_choice(monkeypatch, call, env, message):
@@ -223,6 +225,92 @@ def test_wrong_choice(monkeypatch, call, env, message):
     with pytest.raises((ValueError, ImportError)) as error:
         customops.load(*call)
     assert message in str(error.value)
+
+
+@prebuilt
+def test_another_library_is_refused_and_the_right_one_opens_afterwards():
+    code = """
+import customops, glob, torch
+other = glob.glob(torch.__path__[0] + "/lib/libtorch_global_deps.so")[0]
+for _ in range(2):
+    try:
+        customops.load("cmake", other)
+    except ImportError as error:
+        print(error)
+print(customops.load("setuptools").name, customops.add2(torch.ones(1), torch.ones(1)).item())
+"""
+    *refused, right = loaded(code).splitlines()
+    assert right == "_cpu.so 2.0"
+    assert len(refused) == 2 and len(set(refused)) == 1
+    assert (
+        "libtorch_global_deps.so, cmake's library (asked for), is another library, without an op of cus" in refused[0]
+    )
+
+
+@prebuilt
+def test_a_library_of_another_version_is_refused_for_good():
+    """As if this version had one op more."""
+    code = """
+import customops
+from customops import _loader
+_loader.wait_for_first_use([*customops.OPS, "newer"])
+for _ in range(2):
+    try:
+        customops.load()
+    except ImportError as error:
+        print(error)
+"""
+    first, second = loaded(code).splitlines()
+    assert first == second
+    assert "is of another version of customops, without the op newer: name the library that this version's" in first
+
+
+def test_a_child_forked_while_a_thread_compiles_can_load():
+    """The thread that holds the loader's lock is not in the child."""
+    code = """
+import os, signal, threading, time, customops, torch
+from customops import _loader
+choosing, done, choose = threading.Event(), threading.Event(), _loader._choose
+def slow(*arguments):
+    choosing.set()
+    done.wait(60)
+    return choose(*arguments)
+_loader._choose = slow
+thread = threading.Thread(target=customops.load)
+thread.start()
+choosing.wait()
+if os.fork() == 0:
+    signal.alarm(30)
+    _loader._choose = choose
+    print(customops.add2(torch.ones(1), torch.ones(1)).item(), flush=True)
+    os._exit(0)
+status = os.wait()[1]
+done.set()
+thread.join()
+print(status, customops.axpy(torch.ones(1), torch.ones(1)).item())
+"""
+    assert loaded(code).splitlines() == ["2.0", "0 3.0"]
+
+
+def test_a_fork_waits_until_a_library_is_open():
+    code = """
+import os, threading, time, customops, torch
+opening, load = threading.Event(), torch.ops.load_library
+def slow(path):
+    opening.set()
+    time.sleep(0.5)
+    load(path)
+torch.ops.load_library = slow
+thread = threading.Thread(target=customops.load)
+thread.start()
+opening.wait()
+if os.fork() == 0:
+    print(len(torch.ops.loaded_libraries), flush=True)
+    os._exit(0)
+os.wait()
+thread.join()
+"""
+    assert loaded(code) == "1"
 
 
 @prebuilt

@@ -186,3 +186,10 @@ def test_jobs_follow_the_tightest_limit(jobs, monkeypatch, limits, cpus, expecte
 def test_max_jobs_wins(jobs, monkeypatch):
     monkeypatch.setenv("MAX_JOBS", "7")
     assert jobs.jobs() == 7
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "0", "2.5"])
+def test_a_max_jobs_that_is_no_number_is_named(jobs, monkeypatch, value):
+    monkeypatch.setenv("MAX_JOBS", value)
+    with pytest.raises(ValueError, match=f"MAX_JOBS must be a positive whole number, got '{value}'"):
+        jobs.jobs()

@@ -21,11 +21,11 @@ UNITS = 3
 SLOW_LINKER = "c++ -shared $in -o $out.all && head -c 5000 $out.all >$out && sleep 0.3 && cp $out.all $out"
 # Without torch, so that a process is up in a moment.
 WORKER = f"""
-import ctypes, importlib.util, sys
+import ctypes, sys, types
 from pathlib import Path
-spec = importlib.util.spec_from_file_location("build", {_build.__file__!r})
-build = sys.modules["build"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(build)
+package = sys.modules["customops"] = types.ModuleType("customops")
+package.__path__ = [{str(Path(_build.__file__).parent)!r}]
+from customops import _build as build
 folder = Path(sys.argv[1])
 sources = tuple(sorted(folder.glob("*.cpp")))
 recipe = build.Recipe("tiny", (folder / "rules").read_text(), sources, (), "a small library", 2)
@@ -136,6 +136,102 @@ def test_no_compiler_outlives_a_killed_build(project):
     assert libraries(project) == []
 
 
+def compilers_of(project, count):
+    """Has the first `count` compilers of the next build last for a minute; waits until they run."""
+    rules = (project / "rules").read_text()
+    (project / "rules").write_text(rules.replace("&& c++ -O1", "&& sleep 60 && c++ -O1"))
+    process = start(project, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while not (project / "runs").exists() or runs(project) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.parametrize(
+    "how", ["python", "its group", "its group by SIGTERM", "all that it started but the compilers"]
+)
+def test_nothing_is_left_two_seconds_after_a_kill(project, how):
+    """ninja puts compilers into groups of their own: a kill of Python's group used to end ninja alone."""
+    process = compilers_of(project, 2)
+    if how == "python":
+        process.kill()
+    elif how.startswith("its group"):
+        os.killpg(process.pid, signal.SIGTERM if how.endswith("SIGTERM") else signal.SIGKILL)
+    else:
+        tree = [pid for pid in children(process.pid)]
+        for pid in (process.pid, *(pid for pid in tree if name_of(pid) == "ninja")):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    time.sleep(2)
+    assert processes_in(cache(project)) == []
+
+
+def children(pid):
+    """Of a process, and theirs."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [below for child in map(int, listed) for below in (child, *children(child))]
+
+
+def name_of(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def test_a_child_that_outlives_its_killed_parent_does_not_keep_the_turn(project):
+    """flock belongs to an open file, and the child has the parent's."""
+    worker = (project / "worker.py").read_text()
+    fork = "import os, threading, time\nthreading.Timer(0.7, lambda: os.fork() or time.sleep(90)).start()\n"
+    (project / "worker.py").write_text(fork + worker)
+    process = compilers_of(project, 1)
+    deadline = time.monotonic() + 20
+    while not (
+        forked := [pid for pid in children(process.pid) if "worker.py" in Path(f"/proc/{pid}/cmdline").read_text()]
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    try:
+        process.kill()
+        process.wait()
+        (project / "worker.py").write_text(worker)
+        (project / "rules").write_text((project / "rules").read_text().replace("sleep 60 && ", ""))
+        recipe = _build.Recipe("tiny", "", (), (), "", 1)
+        for lock in cache(project).glob("*.lock"):  # of the build that was killed
+            with _build.turn(lock, recipe.purpose):
+                pass
+        assert name_of(forked[0])  # still there
+    finally:
+        for pid in forked:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_child_forked_while_a_thread_compiles_takes_its_own_turn(project, tmp_path):
+    code = f"""
+import os, signal, sys, threading, time
+from pathlib import Path
+from customops import _turn
+held = threading.Event()
+def compile():
+    with _turn.turn(Path({str(tmp_path / "lock")!r}), "something"):
+        held.set()
+        time.sleep(1)
+thread = threading.Thread(target=compile)
+thread.start()
+held.wait()
+if os.fork() == 0:
+    signal.alarm(20)
+    with _turn.turn(Path({str(tmp_path / "lock")!r}), "something"):
+        print("its turn", flush=True)
+        os._exit(0)
+thread.join()
+assert os.wait()[1] == 0
+"""
+    package = WORKER.split("from customops import _build")[0]
+    run = subprocess.run(
+        [sys.executable, "-c", package + code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, run.stdout) == (0, "its turn\n"), run.stderr
+
+
 def test_eight_at_once_compile_once(project):
     messages = [finish(process) for process in [start(project) for _ in range(8)]]
     assert runs(project) == UNITS
@@ -155,24 +251,39 @@ def test_waiting_is_announced_with_the_one_waited_for(project):
     with (root / f"tiny-{recipe.key()}.lock").open("w") as lock:
         lock.write("process 123 on elsewhere\n")
         lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.lockf(lock, fcntl.LOCK_EX)
         process = start(project)
         time.sleep(2)
         assert process.poll() is None
-        fcntl.flock(lock, fcntl.LOCK_UN)
+        fcntl.lockf(lock, fcntl.LOCK_UN)
     assert "waiting for process 123 on elsewhere, compiling a small library" in finish(process)
 
 
 def test_torch_s_stale_lock_is_removed_and_a_live_one_is_left(project, tmp_path):
-    cache(project).mkdir()
+    cache(project).mkdir(mode=0o700)
+    (cache(project) / "build.ninja").write_text("ninja_required_version = 1.3\ncxx = c++\n")  # as torch begins it
     lock = cache(project) / "lock"
     lock.touch()
-    assert "removed" in finish(start(project)) or not lock.exists()
+    finish(start(project))
     assert not lock.exists()
     with lock.open("w"):
         assert not _build.remove_stale_torch_lock(cache(project))
         assert lock.exists()
     assert _build.remove_stale_torch_lock(cache(project))
+
+
+def test_a_lock_that_is_not_torch_s_is_left(project, tmp_path):
+    cache(project).mkdir(mode=0o700)
+    lock = cache(project) / "lock"
+    lock.touch()  # some other program's
+    finish(start(project))
+    assert lock.exists()
+    lock.write_text("of process 123\n")
+    assert not _build.remove_stale_torch_lock(cache(project))
+    lock.unlink()
+    lock.symlink_to(project / "rules")
+    assert not _build.remove_stale_torch_lock(cache(project))
+    assert lock.is_symlink()
 
 
 def test_torch_itself_would_wait_for_ever(tmp_path):
@@ -226,6 +337,65 @@ def test_a_cache_that_cannot_be_written(project, monkeypatch, tmp_path):
     assert "set CUSTOMOPS_JIT_CACHE to a folder that you may write to" in err
 
 
+def refused(project):
+    """What a build says that does not get as far as a compiler."""
+    ran = runs(project) if (project / "runs").exists() else 0
+    _, err = start(project).communicate(timeout=60)
+    assert (runs(project) if (project / "runs").exists() else 0) == ran
+    assert "set CUSTOMOPS_JIT_CACHE to a folder that only you can write to" in err
+    assert len(err.strip().splitlines()) == 1
+    return err
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["folder", "library", "build.json", "build"])
+def test_another_user_s_library_is_not_opened(project, what):
+    finish(start(project))
+    (library,) = libraries(project)
+    path = {"folder": cache(project), "library": library, "build": library.parent}.get(what, library.with_name(what))
+    os.chown(path, 4711, 4711)
+    assert refused(project).startswith(f"customops: {path} belongs to user 4711")
+
+
+@pytest.mark.parametrize("what", ["folder", "library", "build.json", "build"])
+def test_a_library_that_others_may_write_is_not_opened(project, what):
+    finish(start(project))
+    (library,) = libraries(project)
+    path = {"folder": cache(project), "library": library, "build": library.parent}.get(what, library.with_name(what))
+    path.chmod(path.stat().st_mode | 0o020)
+    assert f"others may write to {path} (mode " in refused(project)
+
+
+def test_a_library_by_a_link_is_not_opened(project, tmp_path):
+    finish(start(project))
+    (library,) = libraries(project)
+    library.parent.rename(tmp_path / "planted")
+    library.parent.symlink_to(tmp_path / "planted")
+    assert f"{library.parent} is a symbolic link" in refused(project)
+
+
+def test_a_cache_in_everybody_s_folder(project, monkeypatch, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setenv("CUSTOMOPS_JIT_CACHE", str(shared / "cache"))
+    shared.chmod(0o777)
+    assert f"others may write to {shared} (mode 777; chmod go-w {shared})" in refused(project)
+    shared.chmod(0o1777)  # as /tmp
+    finish(start(project))
+    assert (shared / "cache").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_build_makes_is_its_user_s_alone_whatever_the_umask(project):
+    finish(start(project, umask=0))
+    for path in (cache(project), *cache(project).rglob("*")):
+        assert path.stat().st_mode & 0o022 == 0 or path.parent.name.startswith("tiny-"), path
+    finish(start(project))
+    assert runs(project) == UNITS
+
+
 def test_a_full_disk(project, monkeypatch):
     def full(**_):
         raise OSError(28, "No space left on device")
@@ -255,6 +425,47 @@ def test_a_missing_compiler_is_named(monkeypatch):
         jit.BuildError, match=r"needs a C\+\+17 compiler, and g\+\+-99 is not on the PATH: install g\+\+, or set CXX$"
     ):
         jit.build()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "CXX",
+            "g++ '-DX",
+            r"CXX must be a command, got \"g\+\+ '-DX\" \(No closing quotation\): correct it, or unset",
+        ),
+        ("MAX_JOBS", "x", r"MAX_JOBS must be a positive whole number, got 'x': correct it, or unset it$"),
+        ("MAX_JOBS", "-1", r"MAX_JOBS must be a positive whole number, got '-1'"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_named(monkeypatch, name, value, message):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(jit.BuildError, match=message):
+        jit.build()
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    for name in ("CUSTOMOPS_JIT_CACHE", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: (_ for _ in ()).throw(KeyError(uid)))
+    with pytest.raises(
+        jit.BuildError, match=r"nowhere to keep builds \(.*home.*\): set CUSTOMOPS_JIT_CACHE to a folder$"
+    ):
+        jit.build()
+
+
+@pytest.mark.parametrize(
+    "name", ["CPATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "NVCC_APPEND_FLAGS"]
+)
+def test_a_variable_that_compilers_obey_makes_another_library(monkeypatch, name):
+    def key():
+        return _recipes.recipe("_cpu", (), "").key()
+
+    monkeypatch.delenv(name, raising=False)
+    without = key()
+    monkeypatch.setenv(name, "/some/folder")
+    assert key() != without
 
 
 @pytest.fixture
