@@ -42,7 +42,8 @@ def of_library(name: str, data: bytes, library: Library) -> list[str]:
     found = []
 
     def report(what: str, pattern: re.Pattern, remedy: str) -> None:
-        seen = sorted({match.group().decode(errors="replace") for match in pattern.finditer(data)})
+        # In the order of the file: what is loaded comes before what is for debuggers.
+        seen = list(dict.fromkeys(match.group().decode(errors="replace") for match in pattern.finditer(data)))
         if seen:
             more = f" and {len(seen) - SHOWN} more" if len(seen) > SHOWN else ""
             found.append(f"{name}: {what} {', '.join(seen[:SHOWN])}{more}: {remedy}")

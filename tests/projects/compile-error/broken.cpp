@@ -1,0 +1,1 @@
+int answer() { return forty_two; }
