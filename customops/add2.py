@@ -25,6 +25,11 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: dtype not supported; dtype, device or shape of ``b`` differs from ``a``'s.
+
+    Example:
+        >>> import torch, customops
+        >>> customops.add2(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+        tensor([4., 6.])
     """
     if a.dtype != b.dtype:
         a, b = promote(a, b)

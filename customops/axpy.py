@@ -28,6 +28,11 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
     Raises:
         RuntimeError: dtype not supported; dtype, device or shape of ``y`` differs from ``x``'s; alpha too large for
             float32, except for float64 inputs.
+
+    Example:
+        >>> import torch, customops
+        >>> customops.axpy(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), alpha=10.0)
+        tensor([13., 24.])
     """
     if x.dtype != y.dtype:
         x, y = promote(x, y)

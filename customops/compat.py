@@ -27,8 +27,17 @@ def upfirdn2d(input: Tensor, kernel: Tensor, up: int = 1, down: int = 1, pad: Se
         down: one factor for both axes.
         pad: (before, after), left and top, right and bottom; or (x0, x1, y0, y1).
 
+    Returns:
+        A new tensor, as of :func:`customops.upfirdn2d`.
+
     Raises:
         ValueError: ``pad`` isn't two or four numbers, or ``kernel`` not 2-D.
+
+    Example:
+        >>> import torch
+        >>> from customops.compat import upfirdn2d
+        >>> upfirdn2d(torch.ones(1, 1, 4, 4), torch.ones(4, 4) / 16, up=2, pad=(2, 1)).shape
+        torch.Size([1, 1, 8, 8])
     """
     if len(pad) not in (2, 4):
         raise ValueError(f"compat.upfirdn2d: pad must be (before, after) or (x0, x1, y0, y1), got {tuple(pad)}")

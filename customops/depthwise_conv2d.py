@@ -74,6 +74,12 @@ def depthwise_conv2d(
         RuntimeError: dtype, device or shape that doesn't fit; stride or dilation below 1; negative padding; a kernel
             larger than the padded image.
         ValueError: stride, padding or dilation isn't one or two numbers; 'same' with a stride.
+
+    Example:
+        >>> import torch, customops
+        >>> x, weight = torch.randn(2, 8, 16, 16), torch.randn(8, 1, 3, 3)
+        >>> customops.depthwise_conv2d(x, weight, stride=2, padding=1).shape
+        torch.Size([2, 8, 8, 8])
     """
     if x.dim() == 3:
         return depthwise_conv2d(x[None], weight, bias, stride, padding, dilation)[0]

@@ -22,6 +22,11 @@ def flatten_copy(x: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: dtype not supported.
+
+    Example:
+        >>> import torch, customops
+        >>> customops.flatten_copy(torch.arange(6.0).view(2, 3).t())
+        tensor([0., 3., 1., 4., 2., 5.])
     """
     if (torch.is_grad_enabled() and x.requires_grad) or forward_mode():
         return _differentiable(x)

@@ -132,6 +132,14 @@ def replace_depthwise(model: Module) -> Module:
 
     Returns:
         ``model``.
+
+    Example:
+        >>> import torch, customops
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 7, padding=3, groups=8))
+        >>> customops.replace_depthwise(model)
+        Sequential(
+          (0): DepthwiseConv2d(8, 8, kernel_size=(7, 7), stride=(1, 1), padding=(3, 3), groups=8)
+        )
     """
     for module in model.modules():
         if (

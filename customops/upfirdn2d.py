@@ -46,6 +46,12 @@ def upfirdn2d(
         RuntimeError: dtype, shape or device that doesn't fit; an output without pixels; gain too large for float32,
             except for float64 inputs.
         ValueError: ``up`` or ``down`` isn't one or two numbers, or ``padding`` one, two or four.
+
+    Example:
+        >>> import torch, customops
+        >>> f = customops.setup_filter([1, 3, 3, 1])
+        >>> customops.upfirdn2d(torch.ones(1, 1, 4, 4), f, up=2, padding=[2, 1, 2, 1], gain=4).shape
+        torch.Size([1, 1, 8, 8])
     """
     (up_x, up_y), (down_x, down_y) = _pair("up", up), _pair("down", down)
     if f is not None and f.requires_grad:
@@ -80,6 +86,13 @@ def setup_filter(
 
     Raises:
         ValueError: not 1-D or 2-D, empty, or 2-D although ``separable``.
+
+    Example:
+        >>> import customops
+        >>> customops.setup_filter([1, 2, 1])
+        tensor([[0.0625, 0.1250, 0.0625],
+                [0.1250, 0.2500, 0.1250],
+                [0.0625, 0.1250, 0.0625]])
     """
     f = torch.as_tensor(1 if f is None else f, dtype=torch.float32, device=device)
     if f.dim() == 0:
@@ -106,7 +119,13 @@ def filter2d(
     flip_filter: bool = False,
     gain: float = 1,
 ) -> Tensor:
-    """Filters images and keeps their size, apart from ``padding``, which comes on top; see :func:`upfirdn2d`."""
+    """Filters images and keeps their size, apart from ``padding``, which comes on top; see :func:`upfirdn2d`.
+
+    Example:
+        >>> import torch, customops
+        >>> customops.filter2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
+        torch.Size([1, 1, 4, 4])
+    """
     return upfirdn2d(
         x, f, 1, 1, _around(f, padding, lambda taps, axis: (taps // 2, (taps - 1) // 2)), flip_filter, gain
     )
@@ -123,6 +142,11 @@ def upsample2d(
     """Makes images ``up`` times as large, apart from ``padding``, in samples of the result; see :func:`upfirdn2d`.
 
     ``gain`` is multiplied by the product of the factors, which makes up for the inserted zeros.
+
+    Example:
+        >>> import torch, customops
+        >>> customops.upsample2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
+        torch.Size([1, 1, 8, 8])
     """
     factors = _pair("up", up)
     pads = _around(f, padding, lambda taps, axis: ((taps + factors[axis] - 1) // 2, (taps - factors[axis]) // 2))
@@ -137,7 +161,13 @@ def downsample2d(
     flip_filter: bool = False,
     gain: float = 1,
 ) -> Tensor:
-    """Filters images and keeps every ``down``-th sample; ``padding`` is in samples of ``x``; see :func:`upfirdn2d`."""
+    """Filters images and keeps every ``down``-th sample; ``padding`` is in samples of ``x``; see :func:`upfirdn2d`.
+
+    Example:
+        >>> import torch, customops
+        >>> customops.downsample2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
+        torch.Size([1, 1, 2, 2])
+    """
     factors = _pair("down", down)
     pads = _around(f, padding, lambda taps, axis: ((taps - factors[axis] + 1) // 2, (taps - factors[axis]) // 2))
     return upfirdn2d(x, f, 1, factors, pads, flip_filter, gain)

@@ -61,8 +61,10 @@ def on_page_content(html, page, **_):
         source = match[1]
         if not (ROOT / "docs" / "img" / source.rpartition("img/")[2].replace(".svg", "-dark.svg")).exists():
             return match[0]
-        dark = match[0].replace(source, f"{source.removesuffix('.svg')}-dark.svg#only-dark")
-        return match[0].replace(source, f"{source}#only-light") + dark
+        dark = source.replace(".svg", "-dark.svg")
+        pair = ((f"{source}#only-light", source), (f"{dark}#only-dark", dark))
+        # A link each: a tap on a phone shows the plot alone, where it can be enlarged.
+        return "".join(f'<a href="{file}">{match[0].replace(source, shown)}</a>' for shown, file in pair)
 
     html = re.sub(r":(?:func|class|mod|meth):(<code>)", r"\1", html)
     html = re.sub(r'<img [^>]*src="([^"]*img/[^"]+\.svg)"[^>]*>', twins, html)

@@ -130,7 +130,7 @@ def sweep(kind: str, theme: style.Theme):
     axes.set_xlim(*limits([torchs_best(case) for case in cases]))
     axes.set_ylim(*limits([case["ratio"] for case in cases]))
     for axes in grid[0]:
-        style.log_axis(axes.xaxis)
+        style.log_axis(axes.xaxis, most=4)
     style.log_axis(grid[0][0].yaxis)
     grid[0][0].set_ylabel("times as fast as torch's best\n(up is faster)")
     figure.supxlabel("microseconds of torch's best", fontsize=9)

@@ -47,11 +47,11 @@ def use(theme: Theme) -> None:
     })  # fmt: skip
 
 
-def log_axis(axis) -> None:
-    """Ticks at 1, 2 and 5, as numbers that people read."""
+def log_axis(axis, most: int = 20) -> None:
+    """Ticks at 1, 2 and 5, or at powers of ten, as numbers that people read; no more than fit."""
     span = axis.get_view_interval()
     decades = span[1] / span[0]
-    axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5) if decades < 50 else (1,), numticks=20))
+    axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5) if decades < 50 else (1,), numticks=most))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
