@@ -1,6 +1,5 @@
 """What a long step shows: which file of how many, and how long it took the last time."""
 
-import importlib.util
 import re
 import subprocess
 
@@ -60,11 +59,3 @@ def test_a_broken_record_of_durations_is_not_read(tmp_path, monkeypatch):
     for text in ("", "[1]", '{"fetch": "x"}', '{"fetch": null}'):
         (tmp_path / "durations.json").write_text(text)
         assert make_wheel.Steps("fetch").seconds == {}
-
-
-def test_a_just_in_time_build_says_each_source_where_there_is_no_terminal(root, tmp_path, capsys):
-    spec = importlib.util.spec_from_file_location("jit_build", root / "customops/_build.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
-    build._run(["printf", "[1/2] compile a.cpp\n[2/2] link\nnot a source\n"], tmp_path, False)
-    assert capsys.readouterr().err == "[1/2] compile a.cpp\n[2/2] link\n"

@@ -92,6 +92,10 @@ def runs(project):
     return len((project / "runs").read_text().splitlines())
 
 
+def test_each_source_is_a_line_where_there_is_no_terminal(project):
+    assert re.findall(r"^\[(\d/\d)\] ", finish(start(project)), re.MULTILINE) == ["1/4", "2/4", "3/4", "4/4"]
+
+
 def test_thirty_kills_at_random_moments_then_a_build_that_finishes(project):
     started = time.monotonic()
     finish(start(project))
