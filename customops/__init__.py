@@ -46,10 +46,8 @@ __all__ = sorted([*_MODULE_OF, "compat", "jit", "load", "nn"])
 def __getattr__(name: str):
     """Public names, upon their first use; and ``__version__``, from the installed metadata, which takes a while to read."""
     if name == "__version__":
-        from importlib.metadata import version
-
-        return version("customops")
-    if name in _MODULE_OF:
+        value = _version()
+    elif name in _MODULE_OF:
         load()
         value = getattr(importlib.import_module(f"customops.{_MODULE_OF[name]}"), name)
     elif name in __all__ or name == "_cuda":
@@ -58,6 +56,18 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """Of the installed wheel; of a checkout, what its pyproject.toml says, with a label that no release has."""
+    import re
+    from importlib.metadata import version
+    from pathlib import Path
+
+    project = Path(__file__).parent.with_name("pyproject.toml")
+    if project.is_file() and (found := re.search(r'^version = "(.+)"$', project.read_text(), re.MULTILINE)):
+        return f"{found[1]}+checkout"
+    return version("customops")
 
 
 def __dir__() -> list[str]:

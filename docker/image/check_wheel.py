@@ -73,7 +73,7 @@ def check_files(wheel: Wheel) -> Iterator[str]:
         else:
             inside = name.removeprefix(f"{package}/")
             known = path.suffix in PACKAGE_SUFFIXES and not inside.startswith("csrc/")
-            known = known or path.name == "_cuda.json" or SOURCES.fullmatch(inside)
+            known = known or path.name in ("_cuda.json", "py.typed") or SOURCES.fullmatch(inside)
             expected = path.parts[0] == package and known and "__pycache__" not in path.parts
         if not expected:
             yield f"file: {name} does not belong in the wheel"

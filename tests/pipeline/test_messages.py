@@ -8,7 +8,9 @@ from pathlib import Path
 import children
 import common
 import images
+import index
 import pytest
+import record
 import trust
 import verify
 from test_make import assert_one_clear_line, make, project  # noqa: F401, fixtures
@@ -134,3 +136,26 @@ def test_a_folder_without_history(tmp_path):
     for ask in (lambda: trust.why_trusted(tmp_path, "0" * 40), lambda: trust.release_commit(tmp_path, "v1")):
         with pytest.raises(common.Failure, match=r"is not a git checkout \(an unpacked tarball\?\)"):
             ask()
+
+
+def test_a_disk_that_fills_during_the_index_leaves_the_earlier_one(small_disk, monkeypatch):
+    """dist/ is on a file system of 16 kB, the wheel takes half of it, its copy does not fit."""
+    wheel = small_disk / "customops-0.1.0-py3-none-any.whl"
+    info = "customops-0.1.0.dist-info"
+    contents = {
+        "customops/__init__.py": b"data = '" + os.urandom(4000).hex().encode() + b"'\n",
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: customops\nVersion: 0.1.0\n",
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record.pack(wheel, contents, 1700000000)
+    assert wheel.stat().st_size > 4096
+    (small_disk / "simple-root").mkdir()
+    (small_disk / "simple-root/earlier").touch()
+    before = wheel.read_bytes()
+    monkeypatch.setattr("sys.argv", ["index.py", f"--dist={small_disk}"])
+    with pytest.raises(
+        SystemExit, match=r"^error: the disk that holds .* is full: free some space and run this again$"
+    ):
+        common.main_guard(index.main, alone=False)
+    assert wheel.read_bytes() == before
+    assert [path.name for path in (small_disk / "simple-root").iterdir()] == ["earlier"]
