@@ -58,8 +58,15 @@ LAYOUTS = SAME_SHAPE | OTHER_SHAPE
 
 
 def examples(count):
-    """Hypothesis's settings for `count` examples, the same ones each time. Without its clocks: machines may be busy."""
-    return settings(max_examples=count, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    """Hypothesis's settings for `count` examples, without its clocks: machines may be busy.
+
+    The same ones each time; new ones with CUSTOMOPS_HYPOTHESIS=fresh, and a failure prints the line that replays it.
+    """
+    fresh = os.environ.get("CUSTOMOPS_HYPOTHESIS") == "fresh"
+    return settings(
+        max_examples=20 * count if fresh else count, derandomize=not fresh, database=None, print_blob=fresh,
+        deadline=None, suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
 
 
 def make(layout, dtype, device, seed=0, shape=(3, 5, 8, 38)):
