@@ -88,6 +88,17 @@ inline void check_same(const char* op, const char* like_name, const Tensor& like
          " (expand it first: this op does not broadcast)");
 }
 
+// A result of these sizes can be addressed; otherwise products of sizes, such as strides, would leave 64 bits.
+inline void check_numel(const char* op, IntHeaderOnlyArrayRef sizes) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 8;  // bytes of the widest element
+  int64_t numel = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const int64_t size = sizes[d] > 1 ? sizes[d] : 1;  // an empty tensor has strides as well
+    if (numel > kMost / size) fail(op, ": a result of shape ", to_string(sizes), " is more than memory can hold");
+    numel *= size;
+  }
+}
+
 // `value` becomes a float32 for every dtype but float64: it has to fit, unless it is infinite or NaN already.
 inline void check_fits(const char* op, const char* name, double value, ScalarType dtype) {
   if (dtype != ScalarType::Double && std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max())

@@ -31,7 +31,9 @@ inline bool is_channels_last(const Tensor& t) { return t.size(1) > 1 && t.stride
 
 inline Tensor empty_image(const Tensor& like, int64_t n, int64_t c, int64_t h, int64_t w, bool last,
                           bool float32 = false) {
-  const int64_t sizes[] = {n, c, h, w}, nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
+  const int64_t sizes[] = {n, c, h, w};
+  check_numel("depthwise_conv2d", {sizes, 4});
+  const int64_t nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
   return empty_strided(like, {sizes, 4}, {last ? nhwc : nchw, 4}, float32);
 }
 
@@ -73,10 +75,20 @@ inline void check_steps(const char* op, const char* axis, int64_t stride, int64_
   if (pad0 < 0 || pad1 < 0) fail(op, ": padding must not be negative, got ", pad0 < 0 ? pad0 : pad1, " along ", axis);
 }
 
+// What sizes have to fit into, so that the arithmetic with steps and padding does not leave 64 bits.
+inline void check_spans(const char* op, const char* axis, int64_t in, int64_t out, int64_t taps, int64_t stride,
+                        int64_t dilation) {
+  constexpr int64_t kMost = int64_t(1) << 60;
+  if (in > kMost || out > kMost / stride || taps > kMost / dilation)
+    fail(op, ": image, output times stride and kernel times dilation must be at most 2^60 along ", axis, ", got ", in,
+         ", ", out, " times ", stride, " and ", taps, " times ", dilation);
+}
+
 inline ConvAxis make_conv_axis(const char* axis, int64_t in, int64_t taps, int64_t stride, int64_t pad0, int64_t pad1,
                                int64_t dilation) {
   const char* const op = "depthwise_conv2d";
   check_steps(op, axis, stride, pad0, pad1, dilation);
+  check_spans(op, axis, in, 0, taps, stride, dilation);
   const int64_t padded = in + pad0 + pad1, span = dilation * (taps - 1) + 1;
   if (padded < span)
     fail(op, ": the kernel must fit into the padded image along ", axis, ", got ", in, " + padding ", pad0, " + ", pad1,
@@ -88,6 +100,7 @@ inline ConvAxis make_conv_axis(const char* axis, int64_t in, int64_t taps, int64
 inline ConvAxis make_conv_grad_axis(const char* op, const char* axis, int64_t in, int64_t out, int64_t taps,
                                     int64_t stride, int64_t pad, int64_t dilation) {
   check_steps(op, axis, stride, pad, 0, dilation);
+  check_spans(op, axis, in, out, taps, stride, dilation);
   if (in < 1 || taps < 1)
     fail(op, ": image and kernel must have at least one pixel along ", axis, ", got ", in, " and ", taps);
   const int64_t rest = in + pad - dilation * (taps - 1) - 1, least = (rest < 0 ? 0 : rest / stride) + 1;

@@ -49,6 +49,8 @@ inline Axis make_axis(const char* name, int64_t in, int64_t taps, int64_t up, in
     fail("upfirdn2d: up, down and padding must be at most 2^31, got ", up, ", ", down, ", ", pad0, " and ", pad1,
          " along ", name);
   if (in < 1) fail("upfirdn2d: x must have at least one pixel along ", name, ", got none");
+  constexpr int64_t kMostSamples = int64_t(1) << 60;
+  if (in > kMostSamples / up) fail("upfirdn2d: x must have at most 2^60 samples along ", name, ", got ", in, " * ", up);
   const int64_t padded = in * up + pad0 + pad1;
   if (padded < taps)
     fail("upfirdn2d: the output must have at least one pixel along ", name, ", got ", in, " * ", up, " + padding ",
@@ -83,7 +85,9 @@ inline Upfirdn2d prepare_upfirdn2d(const Tensor& x, const std::optional<Tensor>&
   const Axis along_y = make_axis("y", x.size(2), taps_y, up_y, down_y, pad_y0, pad_y1);
   const bool last = c > 1 && x.stride(1) == 1 && x.stride(3) != 1;
   const int64_t h = along_y.out, w = along_x.out;
-  const int64_t sizes[] = {n, c, h, w}, nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
+  const int64_t sizes[] = {n, c, h, w};
+  check_numel("upfirdn2d", {sizes, 4});
+  const int64_t nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
   return {along_x,
           along_y,
           filter,

@@ -42,3 +42,33 @@ def test_kernels_and_fake_kernels_refuse_it_with_the_same_words(op, argument, me
     assert re.search(rf"\b{argument}\b", kernel), f"{kernel!r} does not name {argument}"
     for kind in ("requires_grad", "meta", "fake"):
         assert said(call, kind, device) == kernel
+
+
+G = 2**31
+OPS = torch.ops.customops
+TOO_LARGE = {
+    "padded by 2^31": lambda x: OPS._depthwise_conv2d(x, x, None, 1, 1, G, G, G, G, 1, 1),
+    "gradient of a high image": lambda x: OPS._depthwise_conv2d_grad_input(x, x, 2**63 - 1, 1, 1, 1, G, 0, 1, 1, False),
+    "gradient of a high kernel": lambda x: OPS._depthwise_conv2d_grad_weight(x, x, 2**62, 1, 1, 1, G, 0, G, 1),
+    "gradient of a large kernel": lambda x: OPS._depthwise_conv2d_grad_weight(x, x, G, G, 1, 1, G - 1, G - 1, 1, 1),
+    "a high image, zero-stuffed": lambda x: OPS._upfirdn2d(
+        x.expand(1, 1, 2**33, 1), None, 1, G, 1, 1, 0, 0, 0, 0, False, 1.0
+    ),
+    "an image padded by 2^31": lambda x: OPS._upfirdn2d(x, None, 1, 1, 1, 1, G, G, G, G, False, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_sizes_that_leave_64_bits_are_refused(name, device):
+    """make_conv_axis and its like add and multiply sizes: signed integers must not overflow."""
+    with pytest.raises(
+        RuntimeError, match=r"^_?(depthwise_conv2d|upfirdn2d)\w*: .*(at most 2\^60|than memory can hold)"
+    ):
+        TOO_LARGE[name](torch.ones(1, 1, 1, 1, device=device))
+
+
+def test_memory_of_upfirdn2d_does_not_grow_with_up():
+    """Its plan had an entry for each of 2^31 phases, of which 3 have an output."""
+    x = torch.ones(1, 1, 3, 3)
+    y = OPS._upfirdn2d(x, None, G, G, G - 1, G - 1, 0, 0, 0, 0, False, 1.0)
+    assert y.shape == (1, 1, 4, 4) and y.sum() == 1

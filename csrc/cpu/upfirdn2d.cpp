@@ -115,6 +115,7 @@ struct Plan {
     const int64_t common = std::gcd(p.x.up, p.x.down);
     in_phases = p.x.down / common;
     out_phases = p.x.up / common;
+    if (out_phases >= p.x.out) out_phases = p.x.out, in_phases = 1;  // one period: memory must not grow with up
     chunks = (pixel + kChannels - 1) / kChannels;
     chunk = ((pixel + chunks - 1) / chunks + 15) / 16 * 16;
     if (chunks == 1) chunk = pixel;
