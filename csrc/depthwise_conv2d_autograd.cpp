@@ -4,7 +4,7 @@
 // convolution of torch's. customops/depthwise_conv2d.py says when it goes this way, and
 // depthwise_conv2d_hook.h what that saves and how to switch it off.
 //
-// Of an exception in the backward no text comes through the dispatcher's C interface.
+// The dispatcher's C interface drops the text of an exception in the backward.
 #include <torch/csrc/stable/library.h>
 
 #include "depthwise_conv2d_hook.h"
@@ -19,15 +19,15 @@ bool has_tangent(const Tensor& t) {
   return tangent.defined();
 }
 
-// Through the dispatcher: tensors may be fake here, and what is to be derived again needs nodes of the graph.
+// Through the dispatcher: tensors may be fake here, and a double backward needs nodes of the graph.
 Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, Pair padding, Pair stride, Pair dilation,
                    int64_t groups, std::vector<bool> needed) {
   check_hooked(x, padding, stride, dilation, groups);
   if (needed.size() != 3) fail("mps_convolution_backward: output_mask must have 3 flags, got ", needed.size());
-  const bool derivable = aoti_torch_grad_mode_is_enabled() || has_tangent(grad);
+  const bool differentiable = aoti_torch_grad_mode_is_enabled() || has_tangent(grad);
   const auto stack =
-      call(derivable ? "customops::_depthwise_conv2d_backward" : "customops::_depthwise_conv2d_gradients", "", grad, x,
-           weight, stride[0], stride[1], padding[0], padding[1], dilation[0], dilation[1], bool(needed[0]),
+      call(differentiable ? "customops::_depthwise_conv2d_backward" : "customops::_depthwise_conv2d_gradients", "",
+           grad, x, weight, stride[0], stride[1], padding[0], padding[1], dilation[0], dilation[1], bool(needed[0]),
            bool(needed[1]), bool(needed[2]));
   return {tensor(stack[0]), tensor(stack[1]), tensor(stack[2])};
 }

@@ -84,7 +84,7 @@ std::string explain(std::string direction, std::string device, Numbers n, std::s
   check_elements("output", {n[0], n[1], y.out, x.out});
   if (device == "cpu")
     return cpu::explain_depthwise_conv2d_cpu(direction, {n[0], n[1], y, x, n[14] != 0 && n[1] > 1, dtype},
-                                             cpu::machine_traits());
+                                             cpu::this_machine());
   return explain_cuda(direction, device, n, y, x, dtype);
 }
 

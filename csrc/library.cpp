@@ -51,8 +51,8 @@ STABLE_TORCH_LIBRARY(customops, m) {
       "_depthwise_conv2d_gradients(Tensor grad, Tensor x, Tensor weight, int stride_h, int stride_w, SymInt pad_top, "
       "SymInt pad_left, int dilation_h, int dilation_w, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, "
       "Tensor, Tensor)");
-  // The same, made of the others, to be derived again. Its only kernel is in customops/depthwise_conv2d.py: a program
-  // without Python has no second derivatives.
+  // The same from differentiable ops, for the double backward. Its only kernel is in customops/depthwise_conv2d.py: a
+  // program without Python has no second derivatives.
   m.def(
       "_depthwise_conv2d_backward(Tensor grad, Tensor x, Tensor weight, int stride_h, int stride_w, SymInt pad_top, "
       "SymInt pad_left, int dilation_h, int dilation_w, bool needs_x, bool needs_weight, bool needs_bias) -> (Tensor, "

@@ -78,7 +78,7 @@ def home(name: str) -> Path:
     variable = name.upper() + "_HOME"
     folder = Path(os.environ.get(variable) or f"/opt/{name}")
     nvcc = folder / "bin/nvcc"
-    remedy = f"set {variable}, narrow CUDA_ARCHS, or let `make wheel VARIANT=cuda` bring it"
+    remedy = f"set {variable}, narrow CUDA_ARCHS, or let `make wheel VARIANT=cuda` install it"
     if not nvcc.exists():
         sys.exit(f"error: a CUDA build needs nvcc of CUDA {MAJOR[name]}, and {nvcc} is not there: {remedy}")
     version = re.search(r"release (\d+)", subprocess.check_output([nvcc, "--version"], text=True))

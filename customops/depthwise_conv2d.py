@@ -222,8 +222,8 @@ _conv = differentiable("depthwise_conv2d", _backward, _jvp, _setup_context)
 
 
 @torch.library.impl("customops::_depthwise_conv2d_backward", "CompositeImplicitAutograd")
-def _derivable_backward(grad, x, weight, *arguments_and_needs):
-    """Calls of the hook's backward whose results will be derived."""
+def _differentiable_backward(grad, x, weight, *arguments_and_needs):
+    """The hook's backward where its results are differentiated again."""
     *arguments, needs_x, needs_weight, needs_bias = arguments_and_needs
     return (
         _grad_input(grad, weight, *x.shape[2:], *arguments, is_channels_last(x)) if needs_x else None,

@@ -1,6 +1,6 @@
 # Finds what a library on the LibTorch stable ABI takes of torch: its headers and libtorch_cpu.
 #
-# Torch's own TorchConfig.cmake, that of a CUDA build, also wants the CUDA toolkit, cuDNN and whatever else torch was
+# Torch's own TorchConfig.cmake, that of a CUDA build, also requires the CUDA toolkit, cuDNN and whatever else torch was
 # built with, even for CPU code. Looks where that file would be found: Torch_DIR, CMAKE_PREFIX_PATH. Defines the target
 # Torch::cpu.
 set(Torch_HINTS "")

@@ -1,8 +1,8 @@
 // bias_act and its backward passes: a dense loop over blocks that stay in the L1 cache. Each input is read once and
 // each output written once; the sums for b's gradient are taken from the block before it leaves the cache.
 //
-// The sums are the same however many threads there are: the work is cut into pieces by its size alone, each piece sums
-// by itself in float64, and the pieces are added in order.
+// The sums do not depend on the number of threads: the work is cut into pieces by its size alone, each piece is summed
+// in float64, and the pieces are added in order.
 #include "../bias_act.h"
 
 #include <torch/csrc/stable/library.h>
@@ -40,7 +40,7 @@ double sum(const A* x, int64_t n) {
 }
 
 template <class T>
-struct Operands {
+struct BiasActOperands {
   BiasActScalars<acc_t<T>> scalars;
   int64_t channels, inner;
   const T* in[3];  // the last may be null: see BiasActProblem
@@ -92,7 +92,7 @@ void elements(const Block<A>& block) {
 }
 
 template <int order, class T, class I>
-void blocks(I isa, const Operands<T>& o, Elements<acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
+void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
   using A = acc_t<T>;
   constexpr bool kWide = std::is_same_v<T, A>;
   constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
@@ -144,7 +144,7 @@ struct BiasAct {
     using A = acc_t<T>;
     std::vector<A> bias(p.b ? p.channels : 0);
     for (size_t c = 0; c < bias.size(); ++c) bias[c] = p.b->const_data_ptr<T>()[c];
-    Operands<T> o{p.setting.scalars<A>(p.from_y), p.channels, p.inner, {}, {}, p.b ? bias.data() : nullptr};
+    BiasActOperands<T> o{p.setting.scalars<A>(p.from_y), p.channels, p.inner, {}, {}, p.b ? bias.data() : nullptr};
     for (size_t k = 0; k < p.in.size(); ++k) o.in[k] = p.in[k].const_data_ptr<T>();
     for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
     const int64_t n = p.numel();

@@ -8,22 +8,22 @@
 namespace customops::cpu {
 namespace {
 
-Problem make_problem(const DepthwiseConv2d& p) {
-  return canonical({p.batch, p.channels, p.y, p.x, p.channels_last, p.in.scalar_type()});
+Problem make_problem(const DepthwiseConv2d& conv) {
+  return simplified({conv.batch, conv.channels, conv.y, conv.x, conv.channels_last, conv.in.scalar_type()});
 }
 
-void run_sums(const Problem& problem, Direction direction, const Operands& operands) {
-  const Choice choice = choose(direction, problem, machine_traits());
+void run_fwd_or_dgrad(const Problem& problem, Direction direction, const ConvTensors& tensors) {
+  const Choice choice = choose(direction, problem, this_machine());
   switch (choice.kernel) {
-    case Kernel::fwd_planes: return fwd_planes(problem, direction, operands);
-    case Kernel::fwd_pixels: return fwd_pixels(problem, direction, choice, operands);
-    case Kernel::fwd_tiles: return fwd_tiles(problem, direction, operands);
-    default: return fwd_rows(problem, direction, choice, operands);
+    case Kernel::fwd_planes: return fwd_planes(problem, direction, tensors);
+    case Kernel::fwd_pixels: return fwd_pixels(problem, direction, choice, tensors);
+    case Kernel::fwd_tiles: return fwd_tiles(problem, direction, tensors);
+    default: return fwd_rows(problem, direction, choice, tensors);
   }
 }
 
 void run_wgrad(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight) {
-  wgrad(problem, choose_wgrad(problem, machine_traits()), image, grad, weight);
+  wgrad(problem, choose_wgrad(problem, this_machine()), image, grad, weight);
 }
 
 }  // namespace
@@ -31,31 +31,33 @@ void run_wgrad(const Problem& problem, const Tensor& image, const Tensor& grad, 
 Tensor depthwise_conv2d(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, int64_t stride_h,
                         int64_t stride_w, int64_t pad_top, int64_t pad_bottom, int64_t pad_left, int64_t pad_right,
                         int64_t dilation_h, int64_t dilation_w) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left,
-                                                     pad_right, dilation_h, dilation_w);
-  if (p.out.numel() > 0) run_sums(make_problem(p), Direction::fwd, {p.in, p.weight, p.bias, p.out});
-  return p.out;
+  const DepthwiseConv2d conv = prepare_depthwise_conv2d(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom,
+                                                        pad_left, pad_right, dilation_h, dilation_w);
+  if (conv.out.numel() > 0)
+    run_fwd_or_dgrad(make_problem(conv), Direction::fwd, {conv.in, conv.weight, conv.bias, conv.out});
+  return conv.out;
 }
 
 Tensor depthwise_conv2d_grad_input(const Tensor& grad, const Tensor& weight, int64_t height, int64_t width,
                                    int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
                                    int64_t dilation_h, int64_t dilation_w, bool channels_last) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_input(
+  const DepthwiseConv2d conv = prepare_depthwise_conv2d_grad_input(
       grad, weight, height, width, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w, channels_last);
-  if (p.in.numel() > 0) run_sums(make_problem(p), Direction::dgrad, {p.out, p.weight, p.bias, p.in});
-  return p.in;
+  if (conv.in.numel() > 0)
+    run_fwd_or_dgrad(make_problem(conv), Direction::dgrad, {conv.out, conv.weight, conv.bias, conv.in});
+  return conv.in;
 }
 
 Tensor depthwise_conv2d_grad_weight(const Tensor& grad, const Tensor& x, int64_t kernel_h, int64_t kernel_w,
                                     int64_t stride_h, int64_t stride_w, int64_t pad_top, int64_t pad_left,
                                     int64_t dilation_h, int64_t dilation_w, bool float32) {
-  const DepthwiseConv2d p = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w,
-                                                                 pad_top, pad_left, dilation_h, dilation_w, float32);
-  if (p.in.numel() > 0)
-    run_wgrad(make_problem(p), p.in, p.out, p.weight);
-  else if (p.weight.numel() > 0)
-    torch::stable::zero_(const_cast<Tensor&>(p.weight));
-  return p.weight;
+  const DepthwiseConv2d conv = prepare_depthwise_conv2d_grad_weight(grad, x, kernel_h, kernel_w, stride_h, stride_w,
+                                                                    pad_top, pad_left, dilation_h, dilation_w, float32);
+  if (conv.in.numel() > 0)
+    run_wgrad(make_problem(conv), conv.in, conv.out, conv.weight);
+  else if (conv.weight.numel() > 0)
+    torch::stable::zero_(const_cast<Tensor&>(conv.weight));
+  return conv.weight;
 }
 
 constexpr auto& depthwise_conv2d_gradients = gradients<depthwise_conv2d_grad_input, depthwise_conv2d_grad_weight>;

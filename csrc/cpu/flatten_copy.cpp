@@ -29,12 +29,12 @@ void copy(const Walk<1>& walk, const T* x, T* out, int64_t begin, int64_t end) {
 }
 
 // Transposed or channels_last input: what is contiguous in x are the columns of the output's rows. Reading along a row
-// would touch a cache line for every element, so a tile is read column by column and written row by row, by way of the
-// stack: the rows of the output may lie a power of two apart and push one another out of the cache.
-struct Tiles {
+// would touch a cache line for every element, so a tile is read column by column and written row by row, through the
+// stack: the rows of the output may lie a power of two apart and evict each other from the cache.
+struct TransposeTiles {
   int64_t rows, columns, step, strips, groups, items;  // items = matrices (the outer dimensions) x groups x strips
 
-  Tiles(const Walk<1>& walk, int64_t n)
+  TransposeTiles(const Walk<1>& walk, int64_t n)
       : rows(walk.size[1]),
         columns(walk.size[0]),
         step(walk.stride[0][0]),
@@ -44,7 +44,7 @@ struct Tiles {
 };
 
 template <class T>
-void copy_transposed(const Walk<1>& walk, const Tiles& t, const T* x, T* out, int64_t first, int64_t last) {
+void copy_transposed(const Walk<1>& walk, const TransposeTiles& t, const T* x, T* out, int64_t first, int64_t last) {
   alignas(64) T tile[kTile][kTileColumns];
   for (int64_t item = first; item < last; ++item) {
     const int64_t strip = item % t.strips, row = item / t.strips % t.groups * kTile,
@@ -74,7 +74,7 @@ Tensor flatten_copy(const Tensor& x) {
     const T* from = x.const_data_ptr<T>();
     T* to = out.mutable_data_ptr<T>();
     if (walk.dims > 1 && walk.stride[0][1] == 1 && walk.stride[0][0] >= kTile) {
-      const Tiles tiles(walk, n);
+      const TransposeTiles tiles(walk, n);
       parallel(tiles.items, kGrain / (kTile * std::min(tiles.columns, kStrip)),
                [&](int64_t begin, int64_t end) {                      // (6)
                  copy_transposed(walk, tiles, from, to, begin, end);  // (7)

@@ -1,5 +1,5 @@
-// One register of numbers for each instruction set, for the loops whose sums have to stay in registers from the first
-// term to the last: the compiler's own vectoriser brings them back to memory after each.
+// One register of numbers for each instruction set, for loops whose sums must stay in registers from the first term to
+// the last: the compiler's own vectoriser stores them to memory after each term.
 //
 // The functions carry their instruction set themselves, so that they work within run_simd (simd.h), which inlines them
 // into a loop of the same set.
@@ -11,7 +11,7 @@
 
 namespace customops::cpu {
 
-// What a machine has without being asked. zip: lo = a0 b0 a1 b1 ..., and hi continues it.
+// The baseline of the architecture. zip: lo = a0 b0 a1 b1 ..., and hi continues it.
 template <Capability c, class A>
 struct Vec {
   static constexpr int kLanes = 16 / sizeof(A);
@@ -19,7 +19,7 @@ struct Vec {
   Register v;
 
   void set(A x) { v = Register{} + x; }
-  // Stays in its register: as an operand in memory it would be loaded for each use.
+  // Keeps the value in a register: the compiler would load an operand in memory for each use.
   void keep() {}
   void load(const A* p) { std::memcpy(&v, p, sizeof v); }
   void store(A* p) const { std::memcpy(p, &v, sizeof v); }
@@ -126,7 +126,7 @@ struct Vec<Capability::avx512, float> {
   CUSTOMOPS_AVX512 void load(const Half* p) {
     v = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
-  // bfloat16 is the upper half of a float32. Its words go there and back by a permutation.
+  // bfloat16 is the upper half of a float32: a permutation moves its words there and back.
   CUSTOMOPS_AVX512 void load(const BFloat16* p) {
     const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     const __m512i places =
@@ -137,7 +137,7 @@ struct Vec<Capability::avx512, float> {
   CUSTOMOPS_AVX512 void store(Half* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
-  // To the nearest, ties to even. NaN only loses its lower half: one that comes from arithmetic stays NaN by that.
+  // To the nearest, ties to even. A NaN only loses its lower half; those that arithmetic makes stay NaN.
   CUSTOMOPS_AVX512 void store(BFloat16* p) const {
     const __m512i bits = _mm512_castps_si512(v),
                   places = _mm512_setr_epi32(0x30001, 0x70005, 0xb0009, 0xf000d, 0x130011, 0x170015, 0x1b0019, 0x1f001d,
@@ -170,7 +170,7 @@ struct Vec<Capability::avx512, double> {
   }
 };
 
-// bfloat16 has instructions of its own; they take numbers below 2^-126 for zero.
+// Instructions of their own for bfloat16. They flush numbers below 2^-126 to zero.
 template <>
 struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
   using Base = Vec<Capability::avx512, float>;
@@ -180,18 +180,18 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
   }
 
-  // Two bfloat16 numbers a lane, whose products with another two are added at once.
+  // Two bfloat16 numbers a lane: one instruction adds both their products with another such pair.
   struct Pair {
     __m512i words;
     CUSTOMOPS_AVX512_BF16 void keep() {}  // comes from a permutation, not from memory
     CUSTOMOPS_AVX512_BF16 void load(const BFloat16* a, const BFloat16* b) {
       words = _mm512_permutex2var_epi16(half(a), alternately(0), half(b));
     }
-    // Numbers that bfloat16 holds.
+    // Of float32 numbers that bfloat16 can represent.
     CUSTOMOPS_AVX512_BF16 void load(const float* a, const float* b) {
       words = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(_mm512_loadu_si512(a), 16), _mm512_loadu_si512(b));
     }
-    // Places of words: a0 b0 a1 b1 ..., each from 16 of them that begin with `first` in a register.
+    // Indices of the words a0 b0 a1 b1 ..., where a and b are 16 words each of two registers, from word `first` on.
     CUSTOMOPS_AVX512_BF16 static __m512i alternately(short first) {
       const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
       const __m512i b = _mm512_slli_epi32(_mm512_or_si512(places, _mm512_set1_epi32(32)), 16);
@@ -207,10 +207,10 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
 };
 #endif
 
-// The first n of kMost elements, by copies of sizes that the compiler knows.
-template <int kMost, class T>
+// The first n of kMax elements, by copies of sizes that the compiler knows.
+template <int kMax, class T>
 void copy_part(const T* from, T* to, int64_t n) {
-  if constexpr (constexpr int kHalf = kMost / 2; kHalf > 0) {
+  if constexpr (constexpr int kHalf = kMax / 2; kHalf > 0) {
     if (n < kHalf) return copy_part<kHalf>(from, to, n);
     std::memcpy(static_cast<void*>(to), from, kHalf * sizeof(T));
     std::memcpy(static_cast<void*>(to + n - kHalf), from + n - kHalf, kHalf * sizeof(T));
@@ -234,7 +234,7 @@ CUSTOMOPS_AVX512 inline void store_part(const Vec<Capability::avx512, double>& v
 }
 #endif
 
-// Rows become columns: each step interleaves the upper half of the registers with the lower one.
+// Transposes a square of registers: each step interleaves the upper half of the registers with the lower half.
 template <class V, int kStep = 1>
 void transpose(V (&v)[V::kLanes]) {
   if constexpr (kStep < V::kLanes) {
@@ -247,9 +247,10 @@ void transpose(V (&v)[V::kLanes]) {
   }
 }
 
-// As many rows as a register has lanes, each as long, of elements B; held as V unless B is smaller and need not be.
+// A square block of elements B, as many rows as a register has lanes, to be transposed. Rows are registers V; where
+// buffers hold bfloat16, two rows share a register.
 template <class V, class B>
-struct Square {
+struct TransposeBlock {
   V row[V::kLanes];
 
   template <class T>
@@ -260,12 +261,12 @@ struct Square {
   void store(int i, T* p) const {
     row[i].store(p);
   }
-  void turn() { transpose(row); }
+  void transpose() { customops::cpu::transpose(row); }
 };
 
 #if defined(__x86_64__)
 template <>
-struct Square<Vec<Capability::avx512_bf16, float>, BFloat16> {
+struct TransposeBlock<Vec<Capability::avx512_bf16, float>, BFloat16> {
   __m512i rows[8];  // two each
 
   CUSTOMOPS_AVX512_BF16 void load(int i, const BFloat16* p) {
@@ -277,7 +278,7 @@ struct Square<Vec<Capability::avx512_bf16, float>, BFloat16> {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         i % 2 ? _mm512_extracti64x4_epi64(two, 1) : _mm512_castsi512_si256(two));
   }
-  CUSTOMOPS_AVX512_BF16 void turn() {
+  CUSTOMOPS_AVX512_BF16 void transpose() {
     using Pair = Vec<Capability::avx512_bf16, float>::Pair;
     const __m512i first = Pair::alternately(0), second = Pair::alternately(16);
 #pragma GCC unroll 4
@@ -304,13 +305,13 @@ int64_t vector_lanes() {
   }
 }
 
-// f(constant) for the number n, from 1 to kMost: a block of n registers is code of its own.
-template <int kMost, class F>
+// f(constant n), for n from 1 to kMax: each number of registers has code of its own.
+template <int kMax, class F>
 void with_constant(int64_t n, const F& f) {
-  if constexpr (kMost > 1) {
-    if (n < kMost) return with_constant<kMost - 1>(n, f);
+  if constexpr (kMax > 1) {
+    if (n < kMax) return with_constant<kMax - 1>(n, f);
   }
-  f(std::integral_constant<int, kMost>());
+  f(std::integral_constant<int, kMax>());
 }
 
 }  // namespace customops::cpu

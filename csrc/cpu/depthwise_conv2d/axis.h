@@ -1,4 +1,5 @@
-// One axis of a pass: which pixels the outputs meet, split by phase, so that a stride leaves nothing but offsets.
+// One axis of forward, dgrad or wgrad: which pixels the outputs read, split by phase, so that a stride leaves nothing
+// but offsets.
 #pragma once
 
 #include <algorithm>
@@ -20,26 +21,26 @@ struct AxisTaps {
     int64_t index, phase, shift;
   };
   int64_t from, to, in_phases, out_phases;
-  int64_t first = 0, span = 0;  // the least shift; how far the others go beyond it
+  int64_t first = 0, span = 0;  // the least shift; the greatest minus the least
   std::vector<int64_t> phases;
   std::vector<std::vector<Tap>> taps;
 
   AxisTaps(int64_t from, int64_t to, int64_t in_phases, int64_t out_phases)
       : from(from), to(to), in_phases(in_phases), out_phases(out_phases), taps(std::min(out_phases, to)) {}
 
-  // How many q there are: at all, and for output phase r.
+  // How many periods q there are, for output phase r.
   int64_t periods(int64_t r = 0) const { return ceil_div(to - r, out_phases); }
 
-  // The taps of the phase that has most.
-  int64_t most() const {
+  // The taps of the phase with the most taps.
+  int64_t max_taps() const {
     const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
     return std::max_element(taps.begin(), taps.end(), fewer)->size();
   }
 
-  // Where output 0 of a phase meets a tap, in pixels of `from`.
+  // The pixel of `from` that output 0 of a phase reads by a tap.
   int64_t column(const Tap& tap) const { return tap.shift * in_phases + phases[tap.phase]; }
 
-  // Taps are kept in the order in which they meet the buffer.
+  // Keeps taps in the order of the buffer.
   void add(int64_t r, int64_t index, int64_t phase, int64_t shift) {
     const size_t p = std::find(phases.begin(), phases.end(), phase) - phases.begin();
     const int64_t end = phases.empty() ? shift : std::max(first + span, shift);
@@ -54,7 +55,7 @@ struct AxisTaps {
   }
 };
 
-// The taps [first, last) that meet the image for some output: one at least, even if none does.
+// The taps [first, last) that read a pixel of the image for some output; at least one tap, even if none does.
 inline std::pair<int64_t, int64_t> taps_met(const ConvAxis& a) {
   const int64_t first = std::clamp<int64_t>(ceil_div(a.pad - (a.out - 1) * a.stride, a.dilation), 0, a.taps - 1);
   return {first, std::clamp<int64_t>(ceil_div(a.in + a.pad, a.dilation), first + 1, a.taps)};
@@ -62,7 +63,7 @@ inline std::pair<int64_t, int64_t> taps_met(const ConvAxis& a) {
 
 // to[o] = sum_k weight[k] from[o * stride + k * dilation - pad]
 //
-// With a dilation, outputs `phases` apart meet pixels side by side: they are computed together.
+// With a dilation, outputs that are `phases` apart read neighbouring pixels: they are computed together.
 inline AxisTaps fwd_axis(const ConvAxis& a, int64_t phases = 1) {
   AxisTaps axis(a.in, a.out, a.stride * phases, phases);
   const auto [first, last] = taps_met(a);

@@ -16,7 +16,7 @@ struct Problem {
   ScalarType dtype;
 };
 
-struct Traits {
+struct Machine {
   Capability capability;
   int64_t threads;
 };
@@ -28,26 +28,25 @@ enum class Kernel { fwd_planes, fwd_pixels, fwd_rows, fwd_tiles, wgrad_rows, wgr
 
 struct Choice {
   Kernel kernel;
-  bool bf16;           // whether buffers hold bfloat16, whose products are added by pairs
+  bool bf16;           // whether buffers hold bfloat16, multiplied by instructions that add two products
   std::string reason;  // of one line, for people
 };
 
-Traits machine_traits();
+Machine this_machine();
 
-// As the kernels take it: a column of pixels is a row.
-Problem canonical(const Problem& problem);
+// The same problem with fewer cases: images one pixel wide become one pixel high.
+Problem simplified(const Problem& problem);
 
-// Each is a pure function of a canonical problem and of the machine. The gradient of the input has the kernels of the
-// forward pass.
-Choice choose_fwd(const Problem& problem, const Traits& traits);
-Choice choose_dgrad(const Problem& problem, const Traits& traits);
-Choice choose_wgrad(const Problem& problem, const Traits& traits);
-Choice choose(Direction direction, const Problem& problem, const Traits& traits);
+// Pure functions of a simplified problem and of the machine. Dgrad has the kernels of the forward pass.
+Choice choose_fwd(const Problem& problem, const Machine& machine);
+Choice choose_dgrad(const Problem& problem, const Machine& machine);
+Choice choose_wgrad(const Problem& problem, const Machine& machine);
+Choice choose(Direction direction, const Problem& problem, const Machine& machine);
 
 // "<kernel>: <reason>". direction: fwd, dgrad or wgrad.
-std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Traits& traits);
+std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Machine& machine);
 
 // Lanes of a register of the arithmetic's type.
-int64_t lanes_of(const Problem& problem, const Traits& traits);
+int64_t lanes_of(const Problem& problem, const Machine& machine);
 
 }  // namespace customops::cpu

@@ -1,75 +1,74 @@
-// What the kernels of the forward pass and of the gradient of the input share: both are sums over the taps.
+// What the kernels of forward and dgrad share. Both are sums over the taps.
 #pragma once
 
 #include "plan.h"
 
 namespace customops::cpu {
 
-// `to` is computed from `from`.
-struct Operands {
+// Of forward; of dgrad `from` is the gradient of the output, and `to` that of the input.
+struct ConvTensors {
   const Tensor &from, &weight;
   const std::optional<Tensor>& bias;
   const Tensor& to;
 };
 
 // Launchers, one in each file of that name. `direction` is fwd or dgrad.
-void fwd_planes(const Problem& problem, Direction direction, const Operands& operands);
-void fwd_pixels(const Problem& problem, Direction direction, const Choice& choice, const Operands& operands);
-void fwd_rows(const Problem& problem, Direction direction, const Choice& choice, const Operands& operands);
-void fwd_tiles(const Problem& problem, Direction direction, const Operands& operands);
+void fwd_planes(const Problem& problem, Direction direction, const ConvTensors& tensors);
+void fwd_pixels(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors);
+void fwd_rows(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors);
+void fwd_tiles(const Problem& problem, Direction direction, const ConvTensors& tensors);
 
 inline AxisTaps make_axis(const ConvAxis& a, Direction direction, int64_t phases = 1) {
   return direction == Direction::dgrad ? dgrad_axis(a) : fwd_axis(a, phases);
 }
 
-// Into how many phases the forward pass splits the outputs of a row, so that those of a phase, which are computed
-// together, meet pixels side by side.
+// Into how many phases forward splits the outputs of a row, so that the outputs of a phase read neighbouring pixels.
 inline int64_t phases_of(const ConvAxis& x) {
   const auto [first, last] = taps_met(x);
   const int64_t phases = x.dilation / std::gcd(x.stride, x.dilation);
   return last - first >= 3 && x.out >= 7 * phases ? phases : 1;
 }
 
-// The weight as kernels take it: [channels of a buffer][term, if any][number of a factor].
+// The weight in the order of the kernels: [block of channels][tap][copy].
 template <class T>
-Buffer<acc_t<T>> order_weight(const Plan& plan, const Tensor& tensor, int64_t taps) {
+Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor, int64_t taps) {
   const auto weight = parameter<T>(tensor);
-  Buffer<acc_t<T>> ordered(plan.factors() * plan.taps);
-  auto* to = ordered.data();
-  for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
-    const int64_t first = plan.in_place ? first_channel(c, plan.channels, plan.lanes) : c;
-    for (const auto& terms : plan.terms)
+  Buffer<acc_t<T>> packed(plan.packed_channels() * plan.tap_count);
+  auto* to = packed.data();
+  for (int64_t c = 0; c < plan.channels; c += plan.block_channels) {
+    const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, plan.block_channels) : c;
+    for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
-        for (int64_t i = first; i < first + plan.lanes; ++i)
+        for (int64_t i = first; i < first + plan.block_channels; ++i)
           *to++ = i < plan.channels ? weight(i * taps + term.tap) : 0;
-        for (int64_t i = plan.lanes; i < plan.factor; ++i, ++to) *to = to[-plan.lanes];
+        for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
       }
   }
-  return ordered;
+  return packed;
 }
 
-// The same of the bias; zeros if there is none.
+// The bias in the same order, without taps; zeros if there is none.
 template <class T>
-Buffer<acc_t<T>> order_bias(const Plan& plan, const std::optional<Tensor>& tensor) {
-  Buffer<acc_t<T>> ordered(plan.factors());
-  if (!tensor) return ordered;
+Buffer<acc_t<T>> pack_bias(const TilePlan& plan, const std::optional<Tensor>& tensor) {
+  Buffer<acc_t<T>> packed(plan.packed_channels());
+  if (!tensor) return packed;
   const auto bias = parameter<T>(*tensor);
-  auto* to = ordered.data();
-  for (int64_t c = 0; c < plan.channels; c += plan.lanes) {
-    for (int64_t i = c; i < c + plan.lanes; ++i) *to++ = i < plan.channels ? bias(i) : 0;
-    for (int64_t i = plan.lanes; i < plan.factor; ++i, ++to) *to = to[-plan.lanes];
+  auto* to = packed.data();
+  for (int64_t c = 0; c < plan.channels; c += plan.block_channels) {
+    for (int64_t i = c; i < c + plan.block_channels; ++i) *to++ = i < plan.channels ? bias(i) : 0;
+    for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
   }
-  return ordered;
+  return packed;
 }
 
-// Runs KernelClass(plan, from, weight, bias, to), an object for each thread, over all tiles.
+// Computes all tiles by KernelClass(plan, from, weight, bias, to), one object a thread.
 template <class KernelClass, class T, bool kBf16>
-void run_tiles(const Problem& problem, const Plan& plan, const Operands& operands) {
-  auto weight = order_weight<T>(plan, operands.weight, problem.y.taps * problem.x.taps);
-  auto bias = order_bias<T>(plan, operands.bias);
-  const T* const from = operands.from.template const_data_ptr<T>();
-  T* const to = static_cast<T*>(operands.to.mutable_data_ptr());
-  parallel(plan.batch * plan.chunks * plan.strips, kGrain * 4 / (plan.work() * (plan.taps + 4)),
+void run_tiles(const Problem& problem, const TilePlan& plan, const ConvTensors& tensors) {
+  auto weight = pack_weight<T>(plan, tensors.weight, problem.y.taps * problem.x.taps);
+  auto bias = pack_bias<T>(plan, tensors.bias);
+  const T* const from = tensors.from.template const_data_ptr<T>();
+  T* const to = static_cast<T*>(tensors.to.mutable_data_ptr());
+  parallel(plan.batch * plan.channel_tiles * plan.strips, kGrain * 4 / (plan.tile_outputs() * (plan.tap_count + 4)),
            [&](int64_t begin, int64_t end) {
              KernelClass kernel(plan, from, weight.data(), bias.data(), to);
              const auto run = [&](auto isa) {
@@ -82,9 +81,9 @@ void run_tiles(const Problem& problem, const Plan& plan, const Operands& operand
            });
 }
 
-// The same for the dtype of the problem and for what the buffers hold. kMayBf16: whether there is such a kernel.
+// The same for the dtype of the problem and of the buffers. kMayBf16: whether the kernel takes buffers of bfloat16.
 template <template <class T, class B> class KernelClass, bool kMayBf16>
-void run_kernel(const Problem& problem, Direction direction, const Choice& choice, const Operands& operands) {
+void run_kernel(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors) {
   const int64_t phases = choice.kernel == Kernel::fwd_tiles ? 1 : phases_of(problem.x);
   const AxisTaps y = make_axis(problem.y, direction), x = make_axis(problem.x, direction, phases);
   dispatch(problem.dtype, [&](auto zero) {
@@ -92,11 +91,11 @@ void run_kernel(const Problem& problem, Direction direction, const Choice& choic
     using A = acc_t<T>;
     if constexpr (kMayBf16 && std::is_same_v<T, BFloat16>)
       if (choice.bf16) {
-        const Plan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(T));
-        return run_tiles<KernelClass<T, T>, T, true>(problem, plan, operands);
+        const TilePlan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(T));
+        return run_tiles<KernelClass<T, T>, T, true>(problem, plan, tensors);
       }
-    const Plan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(A));
-    run_tiles<KernelClass<T, A>, T, false>(problem, plan, operands);
+    const TilePlan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(A));
+    run_tiles<KernelClass<T, A>, T, false>(problem, plan, tensors);
   });
 }
 

@@ -1,18 +1,17 @@
-// depthwise_conv2d and the gradient of its input for contiguous images, 3x3 and 5x5 taps, stride 1. A register holds
-// neighbouring pixels of a row. Rows of a strip of a plane are copied into a buffer, widened and with zeros around
-// them; each row that comes is added to the outputs of all the rows that it meets, which are in registers until it is
-// the last.
+// Forward and dgrad for contiguous images, 3x3 and 5x5 taps, stride 1. A register holds neighbouring pixels of a row.
+// The rows of a strip of a plane are copied into a buffer, widened and padded with zeros. Each buffer row is added to
+// all the rows of outputs whose windows it is in; their sums stay in registers until their last row is added.
 #include "fwd.h"
 
 namespace customops::cpu {
 namespace {
 
-// to[y][x] = bias + sum of weight[ky][kx] from[y + ky - top][x + kx - left], for each plane.
-struct Planes {
+// For each plane: to[y][x] = bias + sum of weight[ky][kx] * from[y + ky - top][x + kx - left].
+struct PlanesShape {
   int64_t batch, channels, from_h, from_w, to_h, to_w, top, left;
 };
 
-// Registers of outputs side by side that are summed at once: more chains of additions than their latency leaves idle.
+// Registers of neighbouring outputs that are summed at once: enough chains of additions to hide their latency.
 template <int kTaps>
 constexpr int kSideBySide = kTaps == 3 ? 2 : 1;
 
@@ -23,7 +22,7 @@ constexpr bool kTapsStay = c >= Capability::avx512 || kTaps == 3;
 template <class T, int kTaps>
 class PlanesKernel {
   using A = acc_t<T>;
-  const Planes& p_;
+  const PlanesShape& shape_;
   const T *const from_, *const end_;
   T* const to_;
   const A *const weight_, *const bias_;  // [channel][tap], and [channel]
@@ -31,51 +30,57 @@ class PlanesKernel {
   Buffer<A> rows_, taps_;
 
  public:
-  // Rows of outputs that a strip has.
-  static int64_t strip(const Planes& p, int64_t lanes) {
-    const int64_t rows = kTileBytes / (pitch(p, lanes) * int64_t(sizeof(A))) - kTaps + 1;
-    return std::min(std::max<int64_t>(rows, kTaps), p.to_h);
+  // Rows of outputs of a strip.
+  static int64_t strip(const PlanesShape& shape, int64_t lanes) {
+    const int64_t rows = kTileBytes / (pitch(shape, lanes) * int64_t(sizeof(A))) - kTaps + 1;
+    return std::min(std::max<int64_t>(rows, kTaps), shape.to_h);
   }
-  static int64_t pitch(const Planes& p, int64_t lanes) { return ceil_div(p.to_w, lanes) * lanes + kTaps - 1; }
+  static int64_t pitch(const PlanesShape& shape, int64_t lanes) {
+    return ceil_div(shape.to_w, lanes) * lanes + kTaps - 1;
+  }
 
-  PlanesKernel(const Planes& p, int64_t strip, int64_t lanes, const T* from, T* to, const A* weight, const A* bias)
-      : p_(p),
+  PlanesKernel(const PlanesShape& shape, int64_t strip, int64_t lanes, const T* from, T* to, const A* weight,
+               const A* bias)
+      : shape_(shape),
         from_(from),
-        end_(from + p.batch * p.channels * p.from_h * p.from_w),
+        end_(from + shape.batch * shape.channels * shape.from_h * shape.from_w),
         to_(to),
         weight_(weight),
         bias_(bias),
         strip_(strip),
-        pitch_(pitch(p, lanes)),
+        pitch_(pitch(shape, lanes)),
         rows_((strip + kTaps - 1) * pitch_),
         taps_(kTaps * kTaps * lanes) {}
 
   template <class I>
   void run(I isa, int64_t item) {
     using V = Vec<I::value, A>;
-    const int64_t strips = ceil_div(p_.to_h, strip_), plane = item / strips, first = (item - plane * strips) * strip_;
-    const int64_t rows = std::min(strip_, p_.to_h - first), channel = plane % p_.channels;
-    const int64_t y = first - p_.top, all = rows + kTaps - 1;  // rows that outputs meet, from row y of the image on
-    const int64_t begin = std::clamp<int64_t>(-y, 0, all), end = std::clamp<int64_t>(p_.from_h - y, begin, all);
-    copy_rows(isa, from_ + plane * p_.from_h * p_.from_w, y, begin, end);
+    const int64_t strips = ceil_div(shape_.to_h, strip_), plane = item / strips,
+                  first = (item - plane * strips) * strip_;
+    const int64_t rows = std::min(strip_, shape_.to_h - first), channel = plane % shape_.channels;
+    const int64_t y = first - shape_.top, buffer_rows = rows + kTaps - 1;  // buffer row 0 is row y of the image
+    const int64_t begin = std::clamp<int64_t>(-y, 0, buffer_rows),
+                  end = std::clamp<int64_t>(shape_.from_h - y, begin, buffer_rows);
+    copy_rows(isa, from_ + plane * shape_.from_h * shape_.from_w, y, begin, end);
     const A* weight = weight_ + channel * kTaps * kTaps;
     if (!kTapsStay<I::value, kTaps>) {
-      spread(isa, weight, taps_.data());
+      broadcast_taps(isa, weight, taps_.data());
       weight = taps_.data();
     }
-    T* const to = to_ + (plane * p_.to_h + first) * p_.to_w;
-    constexpr int kMost = kSideBySide<kTaps>;
-    for (int64_t x = 0; x < p_.to_w;)
-      with_constant<kMost>(std::min<int64_t>(ceil_div(p_.to_w - x, V::kLanes), kMost), [&](auto count) {
-        column<count>(isa, rows_.data() + x, pitch_, begin, end, weight, bias_[channel], rows, to + x, p_.to_w,
-                      p_.to_w - x);
-        x += count * V::kLanes;
-      });
+    T* const to = to_ + (plane * shape_.to_h + first) * shape_.to_w;
+    constexpr int kMaxRegisters = kSideBySide<kTaps>;
+    for (int64_t x = 0; x < shape_.to_w;)
+      with_constant<kMaxRegisters>(std::min<int64_t>(ceil_div(shape_.to_w - x, V::kLanes), kMaxRegisters),
+                                   [&](auto count) {
+                                     column<count>(isa, rows_.data() + x, pitch_, begin, end, weight, bias_[channel],
+                                                   rows, to + x, shape_.to_w, shape_.to_w - x);
+                                     x += count * V::kLanes;
+                                   });
   }
 
  private:
   template <class I>
-  static void spread(I, const A* weight, A* taps) {
+  static void broadcast_taps(I, const A* weight, A* taps) {
 #pragma GCC unroll 1
     for (int i = 0; i < kTaps * kTaps; ++i) {
       Vec<I::value, A> tap;
@@ -84,20 +89,20 @@ class PlanesKernel {
     }
   }
 
-  // Rows [first, last) of those from row y of the image on; there are zeros left and right of them.
+  // Copies buffer rows [first, last), where buffer row 0 is row y of the image; the zeros around them stay.
   template <class I>
   void copy_rows(I isa, const T* image, int64_t y, int64_t first, int64_t last) {
     using V = Vec<I::value, A>;
-    const int64_t width = p_.from_w, pitch = pitch_, begin = std::clamp<int64_t>(-p_.left, 0, width),
-                  n = std::clamp<int64_t>(pitch_ - p_.left, begin, width) - begin;
-    // Registers reach beyond the ends of rows, but not beyond the last image.
+    const int64_t width = shape_.from_w, pitch = pitch_, begin = std::clamp<int64_t>(-shape_.left, 0, width),
+                  n = std::clamp<int64_t>(pitch_ - shape_.left, begin, width) - begin;
+    // Registers may read beyond the ends of rows, but not behind the last image.
     const int64_t safe =
         n == 0 ? last
                : std::clamp<int64_t>(
                      (end_ - image - V::kLanes - begin - (n - 1) / V::kLanes * V::kLanes + width) / width - y, first,
                      last);
     const T* const from = image + y * width + begin;
-    A* const out = rows_.data() + p_.left + begin;
+    A* const out = rows_.data() + shape_.left + begin;
     outline(isa, [=](auto) {
       const int64_t whole = n - n % V::kLanes, rest = n % V::kLanes, in_step = width, out_step = pitch, end = safe;
       const T* in = from + first * in_step;
@@ -119,8 +124,8 @@ class PlanesKernel {
       widen(isa, from, to, n);
   }
 
-  // kCount registers of each of some rows of outputs, which meet rows [begin, end) of the buffer; `left` of them are
-  // left in a row. weight: of each tap one number if they stay in registers, a register of it otherwise.
+  // Computes kCount registers of each of `rows` rows of outputs, of which buffer rows [begin, end) lie in the image. A
+  // row has `left` outputs left. weight: one number a tap if the taps stay in registers, else a register a tap.
   template <int kCount, class I>
   static void column(I isa, const A* from, int64_t pitch, int64_t begin, int64_t end, const A* weight, A bias,
                      int64_t rows, T* to, int64_t width, int64_t left) {
@@ -181,20 +186,20 @@ class PlanesKernel {
 };
 
 template <class T, int kTaps>
-void run_planes(const Planes& planes, bool flipped, const Operands& operands) {
+void run_planes(const PlanesShape& planes, bool flipped, const ConvTensors& tensors) {
   using A = acc_t<T>;
   constexpr int kAll = kTaps * kTaps;
   Buffer<A> weight(planes.channels * kAll), bias(planes.channels);
-  const auto taps = parameter<T>(operands.weight);
+  const auto taps = parameter<T>(tensors.weight);
   for (int64_t c = 0; c < planes.channels; ++c)
     for (int k = 0; k < kAll; ++k) weight.data()[c * kAll + k] = taps(c * kAll + (flipped ? kAll - 1 - k : k));
-  if (operands.bias) {
-    const auto biases = parameter<T>(*operands.bias);
+  if (tensors.bias) {
+    const auto biases = parameter<T>(*tensors.bias);
     for (int64_t c = 0; c < planes.channels; ++c) bias.data()[c] = biases(c);
   }
   const int64_t lanes = vector_lanes<A>(), strip = PlanesKernel<T, kTaps>::strip(planes, lanes);
-  const T* const in = operands.from.template const_data_ptr<T>();
-  T* const out = static_cast<T*>(operands.to.mutable_data_ptr());
+  const T* const in = tensors.from.template const_data_ptr<T>();
+  T* const out = static_cast<T*>(tensors.to.mutable_data_ptr());
   parallel(planes.batch * planes.channels * ceil_div(planes.to_h, strip),
            kGrain * 4 / (strip * planes.to_w * (kAll + 4)), [&](int64_t begin, int64_t end) {
              PlanesKernel<T, kTaps> kernel(planes, strip, lanes, in, out, weight.data(), bias.data());
@@ -206,20 +211,20 @@ void run_planes(const Planes& planes, bool flipped, const Operands& operands) {
 
 }  // namespace
 
-void fwd_planes(const Problem& problem, Direction direction, const Operands& operands) {
+void fwd_planes(const Problem& problem, Direction direction, const ConvTensors& tensors) {
   const bool dgrad = direction == Direction::dgrad;
   const int64_t size = problem.x.taps;
   const auto from = [&](const ConvAxis& a) { return dgrad ? a.out : a.in; };
   const auto to = [&](const ConvAxis& a) { return dgrad ? a.in : a.out; };
   const auto before = [&](const ConvAxis& a) { return dgrad ? size - 1 - a.pad : a.pad; };
-  const Planes planes = {problem.batch, problem.channels, from(problem.y),   from(problem.x),
-                         to(problem.y), to(problem.x),    before(problem.y), before(problem.x)};
+  const PlanesShape planes = {problem.batch, problem.channels, from(problem.y),   from(problem.x),
+                              to(problem.y), to(problem.x),    before(problem.y), before(problem.x)};
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (size == 3)
-      run_planes<T, 3>(planes, dgrad, operands);
+      run_planes<T, 3>(planes, dgrad, tensors);
     else
-      run_planes<T, 5>(planes, dgrad, operands);
+      run_planes<T, 5>(planes, dgrad, tensors);
   });
 }
 

@@ -1,28 +1,30 @@
-// depthwise_conv2d's inner loops where a register holds the channels of a pixel: the rows that outputs meet are added
-// up, weight by weight, in registers.
+// Inner loops of forward and dgrad where a register holds the channels of a pixel. Sums stay in registers while all the
+// rows under the outputs' windows are multiplied by their weights and added.
 #pragma once
 
 #include "plan.h"
 
 namespace customops::cpu {
 
-// A row of a buffer or of the image, and the weights of the taps that meet it.
+// A row of pixels, in a buffer or in the image, and the weights of the taps that read it.
 template <class T>
-struct Row {
+struct InputRow {
   const T* from;
   const acc_t<T>* weight;
 };
 
-// Where outputs side by side meet the rows. Beyond the image, if that is what rows are of, there are zeros.
-struct Place {
-  int64_t at, weight_at;   // elements from the beginning of a row, for the first output; of its weights
-  int64_t pixel;           // elements from one column to the next
-  int64_t x, step, width;  // column of the first output, columns to the next output, columns of the image
+// Which part of the rows a block of neighbouring outputs reads. If the rows are those of the image, columns outside of
+// it are zeros.
+struct BlockPosition {
+  int64_t offset, weight_offset;  // elements from the beginning of a row and of its weights
+  int64_t pixel_stride;           // elements from one column to the next
+  int64_t column, stride;         // column of the first output; columns to the next output
+  int64_t width;                  // columns of the image
 
-  int64_t of(int64_t column) const { return at + (x + column) * pixel; }
+  int64_t offset_of(int64_t tap_column) const { return offset + (column + tap_column) * pixel_stride; }
 };
 
-// Whether registers V add up two rows of T at once.
+// Whether one instruction adds the products of two rows of T to a register V.
 template <class V, class T>
 constexpr bool kByPairs = false;
 template <>
@@ -34,11 +36,11 @@ const T* pixel_or_zeros(const T* pixel, int64_t x, int64_t width) {
   return !kPadded || uint64_t(x) < uint64_t(width) ? pixel : zeros;
 }
 
-// A row that is added to outputs, and two at once.
+// One row that is added to outputs, or two at once.
 template <class V, class T>
 struct OneRow {
   using Sample = V;
-  Row<T> row;
+  InputRow<T> row;
 
   void load_weight(V& factor, int64_t at) const { factor.load(row.weight + at); }
   template <bool kPadded>
@@ -50,7 +52,7 @@ struct OneRow {
 template <class V, class T>
 struct TwoRows {
   using Sample = typename V::Pair;
-  Row<T> a, b;
+  InputRow<T> a, b;
 
   void load_weight(Sample& factor, int64_t at) const { factor.load(a.weight + at, b.weight + at); }
   template <bool kPadded>
@@ -60,53 +62,53 @@ struct TwoRows {
 };
 
 template <class V, class T, class F>
-void for_rows(const Row<T>* row, const Row<T>* end, const F& f) {
+void for_rows(const InputRow<T>* row, const InputRow<T>* end, const F& f) {
   if constexpr (kByPairs<V, T>)
     for (; end - row >= 2; row += 2) f(TwoRows<V, T>{row[0], row[1]});
   for (; row != end; ++row) f(OneRow<V, T>{*row});
 }
 
-// One addition for each pixel: otherwise the compiler keeps a sum for each of them, in memory.
-inline void next(int64_t& at, int64_t step) {
+// Steps to the next pixel. Hidden from the compiler, which otherwise keeps an index for each pixel, in memory.
+inline void advance(int64_t& at, int64_t step) {
   at += step;
   asm("" : "+r"(at));
 }
 
-// Registers of outputs, side by side, to which weight * row is added, for taps [first, taps) of each row. Here a
-// register holds the channels of a pixel.
+// Adds weight * row to neighbouring outputs, for taps [first, taps) of each row.
 template <bool kPadded, class V, int kCount, class T>
-void add_rows(const Row<T>* begin, const Row<T>* end, const int64_t* columns, int64_t first, int64_t taps,
-              const Place& place, V (&out)[kCount]) {
+void add_rows(const InputRow<T>* begin, const InputRow<T>* end, const int64_t* columns, int64_t first, int64_t taps,
+              const BlockPosition& position, V (&out)[kCount]) {
   for_rows<V>(begin, end, [&](const auto& rows) {
-    const int64_t step = place.step * place.pixel;
-    int64_t weight = place.weight_at + first * V::kLanes;
+    const int64_t step = position.stride * position.pixel_stride;
+    int64_t weight = position.weight_offset + first * V::kLanes;
     for (int64_t t = first; t < taps; ++t, weight += V::kLanes) {
       typename std::decay_t<decltype(rows)>::Sample factor, v;
       rows.load_weight(factor, weight);
-      int64_t at = place.of(columns[t]), x = place.x + columns[t];
+      int64_t at = position.offset_of(columns[t]), x = position.column + columns[t];
 #pragma GCC unroll 16
-      for (int i = 0; i < kCount; ++i, next(at, step), x += place.step) {
-        rows.template load<kPadded>(v, at, x, place.width);
+      for (int i = 0; i < kCount; ++i, advance(at, step), x += position.stride) {
+        rows.template load<kPadded>(v, at, x, position.width);
         out[i].fma(factor, v);
       }
     }
   });
 }
 
-// The same for taps side by side, kTaps at a time: each register of the row is loaded once for them.
+// The same for neighbouring taps, kTaps at a time: each register of the row is loaded once for all of them.
 template <int kTaps, bool kPadded, class V, int kCount, class T>
-void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int64_t taps, const Place& place,
-                    V (&out)[kCount]) {
+void add_neighbouring_taps(const InputRow<T>* begin, const InputRow<T>* end, int64_t column, int64_t taps,
+                           const BlockPosition& position, V (&out)[kCount]) {
   for_rows<V>(begin, end, [&](const auto& rows) {
-    const int64_t step = place.step * place.pixel;
+    const int64_t step = position.stride * position.pixel_stride;
     for (int64_t first = 0; first + kTaps <= taps; first += kTaps) {
       typename std::decay_t<decltype(rows)>::Sample factor[kTaps], v;
 #pragma GCC unroll 16
-      for (int t = 0; t < kTaps; ++t) rows.load_weight(factor[t], place.weight_at + (first + t) * V::kLanes);
-      int64_t at = place.of(column + first * place.step), x = place.x + column + first * place.step;
+      for (int t = 0; t < kTaps; ++t) rows.load_weight(factor[t], position.weight_offset + (first + t) * V::kLanes);
+      int64_t at = position.offset_of(column + first * position.stride),
+              x = position.column + column + first * position.stride;
 #pragma GCC unroll 32
-      for (int p = 0; p < kCount + kTaps - 1; ++p, next(at, step), x += place.step) {
-        rows.template load<kPadded>(v, at, x, place.width);
+      for (int p = 0; p < kCount + kTaps - 1; ++p, advance(at, step), x += position.stride) {
+        rows.template load<kPadded>(v, at, x, position.width);
         v.keep();
 #pragma GCC unroll 16
         for (int t = 0; t < kTaps; ++t)
@@ -116,8 +118,8 @@ void add_neighbours(const Row<T>* begin, const Row<T>* end, int64_t column, int6
   });
 }
 
-// How the taps of a row lie: 2, 3, 5 or 7 side by side, kMany of them, in phases, or scattered. Known at compile time,
-// so that the sums stay in registers.
+// How the taps of a row lie: 2, 3, 5 or 7 neighbours, kMany neighbours, neighbours within each phase, or scattered. A
+// constant, so that the sums stay in registers.
 constexpr int kScattered = 0, kMany = 8, kPhases = 9;
 constexpr int kFewTaps = 4;
 
@@ -138,8 +140,8 @@ void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
   f(std::integral_constant<int, kScattered>());
 }
 
-// f(constant) for as many outputs as a block takes of those that are left: up to 8, in blocks about as long. 14 keep
-// more sums in flight, where there are registers for them.
+// f(constant) for the outputs of the next block, of those that are left: up to 8, so that blocks are about equally
+// long. Blocks of 14 (kTwice) keep more sums in flight, where there are registers for them.
 template <bool kFew, bool kTwice, class F>
 int64_t with_block(int64_t left, const F& f) {
   if constexpr (kFew) {
@@ -155,75 +157,75 @@ int64_t with_block(int64_t left, const F& f) {
   }
 }
 
-// The same for taps that do not all lie side by side: those of each phase of a stride do. `columns` are in order of
-// phases. For fewer taps than kFewTaps that is not worth its branches.
+// The same for taps that are neighbours only within each phase of a stride. `columns` are sorted by phase. With fewer
+// than kFewTaps taps this is not worth its branches.
 template <bool kPadded, class V, int kCount, class T>
-void add_phases(const Row<T>* begin, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
-                V (&out)[kCount]) {
+void add_phases(const InputRow<T>* begin, const InputRow<T>* end, const int64_t* columns, int64_t taps,
+                const BlockPosition& position, V (&out)[kCount]) {
   for (int64_t t = 0; t < taps;) {
     int64_t run = 1;
-    while (t + run < taps && columns[t + run] == columns[t] + run * place.step) ++run;
-    Place there = place;
-    there.weight_at = place.weight_at + t * V::kLanes;
+    while (t + run < taps && columns[t + run] == columns[t] + run * position.stride) ++run;
+    BlockPosition run_position = position;
+    run_position.weight_offset = position.weight_offset + t * V::kLanes;
     const int64_t count = run < 3 ? run : run % 3 == 1 ? 4 : 3;
     switch (count) {
-      case 1: add_rows<kPadded>(begin, end, columns, t, t + 1, place, out); break;
-      case 2: add_neighbours<2, kPadded>(begin, end, columns[t], 2, there, out); break;
-      case 3: add_neighbours<3, kPadded>(begin, end, columns[t], 3, there, out); break;
-      default: add_neighbours<4, kPadded>(begin, end, columns[t], 4, there, out);
+      case 1: add_rows<kPadded>(begin, end, columns, t, t + 1, position, out); break;
+      case 2: add_neighbouring_taps<2, kPadded>(begin, end, columns[t], 2, run_position, out); break;
+      case 3: add_neighbouring_taps<3, kPadded>(begin, end, columns[t], 3, run_position, out); break;
+      default: add_neighbouring_taps<4, kPadded>(begin, end, columns[t], 4, run_position, out);
     }
     t += count;
   }
 }
 
 template <int kTaps, bool kPadded, class V, int kCount, class T>
-void add_taps(const Row<T>* row, const Row<T>* end, const int64_t* columns, int64_t taps, const Place& place,
-              V (&out)[kCount]) {
+void add_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* columns, int64_t taps,
+              const BlockPosition& position, V (&out)[kCount]) {
   if constexpr (kTaps == kScattered) {
-    add_rows<kPadded>(row, end, columns, 0, taps, place, out);
+    add_rows<kPadded>(row, end, columns, 0, taps, position, out);
   } else if constexpr (kTaps == kPhases) {
-    add_phases<kPadded>(row, end, columns, taps, place, out);
+    add_phases<kPadded>(row, end, columns, taps, position, out);
   } else if constexpr (kTaps == kMany) {
-    add_neighbours<7, kPadded>(row, end, columns[0], taps, place, out);
-    add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, place, out);
+    add_neighbouring_taps<7, kPadded>(row, end, columns[0], taps, position, out);
+    add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, position, out);
   } else {
-    add_neighbours<kTaps, kPadded>(row, end, columns[0], kTaps, place, out);
+    add_neighbouring_taps<kTaps, kPadded>(row, end, columns[0], kTaps, position, out);
   }
 }
 
-// What is prefetched while a row of outputs is added up: as many rows as the outputs go on by. Processors do not guess
-// what comes next where blocks of pixels are read from several rows in turn: on Zen 5 images that are not in the cache
-// took up to 4 times as long, on a Xeon up to 1.6 times.
+// The rows to prefetch while a row of outputs is computed: those that the next row of outputs adds to its window.
+// Hardware prefetchers miss them, because blocks of pixels are read from several rows in turn: without this, images
+// that are not in the cache took up to 4 times as long on a Zen 5, and up to 1.6 times on a Xeon.
 template <class T>
-struct Ahead {
-  const T* from;
-  int64_t rows, row;  // elements from one to the next
+struct Prefetch {
+  const T* pixels;
+  int64_t rows, row_stride;  // row_stride: elements
 };
 
-// Outputs side by side in a row, of the channels of a tile.
+// The outputs of one phase of a row, for the channels of a tile.
 template <class T, class O>
-struct Outputs {
-  const Row<T>*rows, *rows_end;
+struct OutputRow {
+  const InputRow<T>*rows, *rows_end;
   const int64_t* columns;  // of the taps
   int64_t taps;
   const acc_t<T>* bias;
-  int64_t channel, end;  // of the tile
-  int64_t all_taps;      // of a channel
-  int64_t next;          // elements of a buffer from one register of channels to the next
-  Place place;           // for the first output
+  int64_t channel, channels_end;  // of the tile
+  int64_t tap_count;              // of a channel, over all phases
+  int64_t buffer_size;            // elements from one block of channels to the next
+  BlockPosition position;         // of the first output
   O* to;
   int64_t count, to_step;  // outputs; elements from one to the next
-  bool last;               // whether that has the image's channels side by side, or whole registers
-  int64_t inner, outer;    // columns between which all taps are within the image
-  Ahead<T> ahead;          // of the first output
+  bool channels_last;      // whether `to` has the image's channels side by side, or whole registers
+  int64_t inner, outer;    // columns between which all taps lie within the image
+  Prefetch<T> prefetch;    // of the first output
 };
 
-// As much as a register of so many outputs, of kBytes, goes on by. Inline, because GCC takes calls of a function that
-// only prefetches for calls without an effect, and drops them.
+// Prefetches what `step` blocks of kBytes read next. Always inline: GCC takes a call of a function that only prefetches
+// for one without effect, and drops it.
 template <int kBytes, class T>
-[[gnu::always_inline]] inline void prefetch(const Ahead<T>& ahead, int64_t at, int64_t step) {
-  const T* row = ahead.from + at;
-  for (int64_t y = 0; y < ahead.rows; ++y, row += ahead.row) {
+[[gnu::always_inline]] inline void issue_prefetch(const Prefetch<T>& prefetch, int64_t at, int64_t step) {
+  const T* row = prefetch.pixels + at;
+  for (int64_t y = 0; y < prefetch.rows; ++y, row += prefetch.row_stride) {
     const char* line = reinterpret_cast<const char*>(row);
     for (int64_t x = 0; x < step; ++x, line += kBytes)
 #pragma GCC unroll 16
@@ -231,89 +233,92 @@ template <int kBytes, class T>
   }
 }
 
-// kCount outputs from number i on, of all the channels of a tile.
+// kCount outputs from output i on, for all the channels of a tile.
 template <bool kInPlace, int kTaps, int kCount, bool kPadded, class V, class T, class O>
-void add_block(const Outputs<T, O>& p, int64_t i) {
-  for (int64_t g = p.channel; g < p.end; g += V::kLanes) {
-    const int64_t channel = kInPlace ? first_channel(g, p.end, V::kLanes) : g;
-    Place place = p.place;
-    place.at = kInPlace ? channel : (g - p.channel) / V::kLanes * p.next;
-    place.weight_at = g * p.all_taps;
-    place.x = i * place.step;
+void add_block(const OutputRow<T, O>& outputs, int64_t i) {
+  for (int64_t g = outputs.channel; g < outputs.channels_end; g += V::kLanes) {
+    const int64_t channel = kInPlace ? first_channel(g, outputs.channels_end, V::kLanes) : g;
+    BlockPosition position = outputs.position;
+    position.offset = kInPlace ? channel : (g - outputs.channel) / V::kLanes * outputs.buffer_size;
+    position.weight_offset = g * outputs.tap_count;
+    position.column = i * position.stride;
     V out[kCount];
 #pragma GCC unroll 16
-    for (int o = 0; o < kCount; ++o) out[o].load(p.bias + channel);
+    for (int o = 0; o < kCount; ++o) out[o].load(outputs.bias + channel);
     if constexpr (kInPlace) {
-      const int64_t at = place.x * place.pixel + (g - p.channel) * kCount * place.step;
-      prefetch<kCount * V::kLanes * sizeof(T)>(p.ahead, at, place.step);
+      const int64_t at = position.column * position.pixel_stride + (g - outputs.channel) * kCount * position.stride;
+      issue_prefetch<kCount * V::kLanes * sizeof(T)>(outputs.prefetch, at, position.stride);
     }
-    add_taps<kTaps, kPadded>(p.rows, p.rows_end, p.columns, p.taps, place, out);
-    const int64_t lanes = p.last ? std::min<int64_t>(p.end - channel, V::kLanes) : V::kLanes;
-    O* const to = p.to + i * p.to_step + (channel - p.channel);
-    // What is beyond the channels of a pixel is overwritten by the next, but for the last in a row: they come in order,
-    // and registers are less than twice as wide.
-    const bool whole = lanes == V::kLanes || (p.to_step == lanes && i + kCount < p.count);
+    add_taps<kTaps, kPadded>(outputs.rows, outputs.rows_end, outputs.columns, outputs.taps, position, out);
+    const int64_t lanes =
+        outputs.channels_last ? std::min<int64_t>(outputs.channels_end - channel, V::kLanes) : V::kLanes;
+    O* const to = outputs.to + i * outputs.to_step + (channel - outputs.channel);
+    // A register may write beyond its pixel's channels: pixels are written in order, and the next one overwrites that.
+    // The last pixel of a row must not.
+    const bool whole = lanes == V::kLanes || (outputs.to_step == lanes && i + kCount < outputs.count);
     if (whole) {
 #pragma GCC unroll 16
-      for (int o = 0; o < kCount; ++o) out[o].store(to + o * p.to_step);
+      for (int o = 0; o < kCount; ++o) out[o].store(to + o * outputs.to_step);
     } else {
 #pragma GCC unroll 16
-      for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * p.to_step, lanes);
+      for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * outputs.to_step, lanes);
     }
   }
 }
 
 template <bool kInPlace, int kTaps, Capability c, class T, class O>
-void add_blocks(const Outputs<T, O> p) {
+void add_blocks(const OutputRow<T, O> outputs) {
   using V = Vec<c, acc_t<T>>;
   constexpr bool kFew = kOldest<c>;
   // Three taps of wider numbers wait for memory rather than for sums.
   constexpr bool kTwice = c >= Capability::avx512 && (kTaps > 3 || sizeof(T) < 4);
-  for (int64_t i = 0; i < p.count;)
-    i += with_block<kFew, kTwice>(p.count - i, [&](auto constant) {
+  for (int64_t i = 0; i < outputs.count;)
+    i += with_block<kFew, kTwice>(outputs.count - i, [&](auto constant) {
       constexpr int kCount = constant;
-      if (!kInPlace || (i * p.place.step >= p.inner && (i + kCount - 1) * p.place.step < p.outer))
-        add_block<kInPlace, kTaps, kCount, false, V>(p, i);
+      if (!kInPlace ||
+          (i * outputs.position.stride >= outputs.inner && (i + kCount - 1) * outputs.position.stride < outputs.outer))
+        add_block<kInPlace, kTaps, kCount, false, V>(outputs, i);
       else if constexpr (kInPlace)
-        add_block<kInPlace, kTaps, kCount, true, V>(p, i);
+        add_block<kInPlace, kTaps, kCount, true, V>(outputs, i);
     });
 }
 
-// In a function of its own for each instruction set and kind of taps, which dtypes share where their buffers hold the
-// same. Of larger functions compilers keep fewer numbers in registers.
+// A function of its own for each instruction set and kind of taps, which dtypes with the same buffers share: in larger
+// functions compilers keep fewer numbers in registers.
 template <bool kInPlace, class I, class T, class O>
-void add_up(I isa, const Outputs<T, O>& outputs) {
-  with_taps<kInPlace, kOldest<I::value>>(outputs.columns, outputs.taps, outputs.place.step, [&](auto kind) {
+void add_up(I isa, const OutputRow<T, O>& outputs) {
+  with_taps<kInPlace, kOldest<I::value>>(outputs.columns, outputs.taps, outputs.position.stride, [&](auto kind) {
     constexpr int kTaps = kind;
     outline(isa, [&](auto) { add_blocks<kInPlace, kTaps, I::value>(outputs); });
   });
 }
 
-// The outputs of phase rx of a row, from the rows that they meet, for the channels of a tile from c on. columns: of the
-// taps of the phase. next: elements of a buffer from one register of channels to the next.
+// Computes the outputs of phase rx of a row, for the channels of the tile that begins with channel c, from the rows
+// [begin, end) under their windows. columns: of the taps of the phase.
 template <bool kInPlace, class I, class T, class O>
-void add_up_row(I isa, const Plan& plan, const Row<T>* begin, const Row<T>* end, const std::vector<int64_t>& columns,
-                int64_t rx, int64_t c, int64_t next, const Place& place, const acc_t<T>* bias, O* to, int64_t to_step,
-                const Ahead<T>& ahead = {}) {
-  int64_t inner = 0, outer = place.width;
-  for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, place.width - column);
-  const Outputs<T, O> outputs{begin,
-                              end,
-                              columns.data(),
-                              int64_t(columns.size()),
-                              bias,
-                              c,
-                              plan.end(c),
-                              plan.taps,
-                              next,
-                              place,
-                              to,
-                              plan.x.periods(rx),
-                              to_step,
-                              plan.last,
-                              inner,
-                              outer,
-                              ahead};
+void add_up_row(I isa, const TilePlan& plan, const InputRow<T>* begin, const InputRow<T>* end,
+                const std::vector<int64_t>& columns, int64_t rx, int64_t c, int64_t buffer_size,
+                const BlockPosition& position, const acc_t<T>* bias, O* to, int64_t to_step,
+                const Prefetch<T>& prefetch = {}) {
+  int64_t inner = 0, outer = position.width;
+  for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, position.width - column);
+  const OutputRow<T, O> outputs{begin,
+                                end,
+                                columns.data(),
+                                int64_t(columns.size()),
+                                bias,
+                                c,
+                                plan.channels_end(c),
+                                plan.tap_count,
+                                buffer_size,
+                                position,
+                                to,
+                                plan.x.periods(rx),
+                                to_step,
+                                plan.channels_last,
+                                inner,
+                                outer,
+                                prefetch};
   add_up<kInPlace>(isa, outputs);
 }
 

@@ -1,15 +1,17 @@
-// What the CPU kernels of depthwise_conv2d and of its gradients share: how images are cut into tiles, and how tiles get
-// into a buffer.
+// How the CPU kernels of depthwise_conv2d cut images into tiles, and how a tile lies in its buffers.
 //
-// Work goes in tiles: a strip of rows of as many channels as a register has lanes. Rows are copied into a small ring,
-// widened to the type of the arithmetic (unless that takes them as they are), with a pixel's channels side by side (a
-// contiguous image is turned for that, and the result turned back), with the zeros of the padding around them, and
-// split by phase: for a stride of s, every s-th row and column apart. Each tap is then nothing but a row and an offset,
-// whatever stride, dilation and padding are, and the neighbour of an output meets the neighbours of what the output
-// meets. Where pixels have at most half as many channels as a register has lanes, a register holds neighbouring pixels,
-// across the ends of rows too, because a tile is one long row with some columns at the end of each of its rows that
-// nobody asked for. Pixels are then of one channel, or of all where those lie side by side; the weights repeat in the
-// same order. Where they have more, registers reach into the next pixel, whose channels are of no use there.
+// A tile is a strip of rows of some channels. Its rows are copied into a small ring of buffer rows. On the way they are
+// widened to the type of the arithmetic (unless the arithmetic takes them as they are), padded with zeros, and split by
+// phase: for a stride of s, a phase has every s-th row and column. Each tap is then a row and an offset, whatever the
+// stride, dilation and padding are, and neighbouring outputs read neighbouring pixels.
+//
+// There are two ways to fill a register:
+// - With channels: a pixel's channels lie side by side. Contiguous images are transposed for that, and the results are
+//   transposed back.
+// - With pixels (vectorizes_pixels), where a pixel has at most half as many channels as a register has lanes. The
+// pixels
+//   have one channel (contiguous images) or all channels (channels_last); weights repeat in the same order. A tile is
+//   then one long row: registers continue across the ends of rows, and what they compute there is dropped.
 #pragma once
 
 #include <cstring>
@@ -23,101 +25,108 @@
 
 namespace customops::cpu {
 
-constexpr int64_t kTileBytes = 16 << 10;   // of a buffer for one channel: half of a usual L1 cache
-constexpr int64_t kLanesBytes = 96 << 10;  // of one for several channels, if its size is free; L2 holds that
-constexpr int64_t kAheadBytes = 4 << 10;   // from what is read in place to what is prefetched, at most
-constexpr int64_t kChannels = 32;          // of a buffered channels_last tile, about; twice as many if they are small
-constexpr int kGroups = 4;                 // registers of a pixel that are copied at once
-constexpr int64_t kSlack = 64;             // elements behind a buffer: registers are read whole
+constexpr int64_t kTileBytes = 16 << 10;     // of a buffer for one channel: half of a usual L1 cache
+constexpr int64_t kBufferBytes = 96 << 10;   // of a buffer for several channels, if its size is free; fits into L2
+constexpr int64_t kPrefetchBytes = 4 << 10;  // from what is read in place to what is prefetched, at most
+constexpr int64_t kTileChannels = 32;        // of a buffered channels_last tile, about; twice as many 16-bit ones
+constexpr int kBlocksAtOnce = 4;             // registers of a pixel that are copied at once
+constexpr int64_t kSlack = 64;               // elements behind a buffer: registers are read whole
 
-// Where the register of channels from c on begins if images are read in place: the last one of a pixel goes back to its
-// end, over channels that the one before has, too.
+// The first channel of the register for channels from c on, if images are read in place. The last register of a pixel
+// ends with the pixel's last channel, so it repeats channels of the register before.
 inline int64_t first_channel(int64_t c, int64_t channels, int64_t lanes) {
   return std::clamp<int64_t>(channels - lanes, 0, c);
 }
 
-// How images are cut into tiles, and how a tile lies in its buffers: [phase of x][phase of y][row][column][lane].
-struct Plan {
-  struct Term {
-    int64_t offset, tap;  // into the buffer; into the kernel
+// A tile's buffer is [phase of x][phase of y][row][column][channel of a block].
+struct TilePlan {
+  struct TapOffset {
+    int64_t offset, tap;  // elements into the buffer; index into the kernel
   };
   AxisTaps y, x;
   int64_t batch, channels;
-  bool last;                             // channels_last
-  bool whole = false;                    // planes are turned at once, not row by row: their rows are short
-  bool in_place = false;                 // whose pixels are read where they are, but for the gradient of the weight
-  bool neighbours;                       // a register holds neighbouring pixels, not the channels of one
-  int64_t lanes, groups, chunks;         // channels side by side in a buffer; buffers of a tile; tiles for all channels
-  int64_t step;                          // elements from one register to the next of the same channels
-  int64_t factor;                        // numbers of a weight: one for each of those; one for a single channel
-  int64_t strip, strips;                 // periods of a tile; tiles for all of them
-  int64_t rows, pitch;                   // of one phase in the buffer
-  int64_t pixels;                        // of a tile's output
-  int64_t taps = 0;                      // in all the terms
-  int64_t kernel;                        // taps of a channel's weight
-  std::vector<std::vector<Term>> terms;  // of each pair of output phases
-  std::vector<int64_t> begins;           // how many terms come before
+  bool channels_last;
+  bool whole_planes = false;    // planes are transposed at once, not row by row: their rows are short
+  bool reads_in_place = false;  // images are not copied into buffers
+  bool vectorizes_pixels;       // registers hold neighbouring pixels, not the channels of one
+  int64_t block_channels;       // side by side in a buffer; each block of channels has a buffer
+  int64_t tile_blocks;          // blocks of channels of a tile
+  int64_t channel_tiles;        // tiles for all channels
+  int64_t register_stride;      // elements from one register to the next with the same channels
+  int64_t weight_copies;        // elements of a packed weight: register_stride, or 1 for a single channel
+  int64_t strip, strips;        // periods of a tile; tiles for all periods
+  int64_t rows, pitch;          // of one phase in the buffer
+  int64_t tile_pixels;          // outputs of a tile and channel
+  int64_t tap_count = 0;        // of all the pairs of phases
+  int64_t kernel_taps;          // of a channel's weight
+  std::vector<std::vector<TapOffset>> tap_offsets;  // of each pair of output phases
+  std::vector<int64_t> first_taps;                  // of each pair: how many taps the pairs before it have
 
-  Plan(const Problem& problem, Kernel chosen, const AxisTaps& along_y, const AxisTaps& along_x, int64_t vector,
-       int64_t element)
+  TilePlan(const Problem& problem, Kernel kernel, const AxisTaps& along_y, const AxisTaps& along_x,
+           int64_t register_lanes, int64_t element_bytes)
       : y(along_y),
         x(along_x),
         batch(problem.batch),
         channels(problem.channels),
-        last(problem.channels_last),
-        kernel(problem.y.taps * problem.x.taps) {
-    const bool fwd = chosen != Kernel::wgrad_rows && chosen != Kernel::wgrad_tiles;
-    neighbours = chosen == Kernel::fwd_tiles || chosen == Kernel::wgrad_tiles;
-    in_place = chosen == Kernel::fwd_pixels;
-    lanes = !neighbours ? vector : last ? channels : 1;
-    step = std::lcm(lanes, vector);
-    factor = lanes == 1 ? 1 : step;
-    int64_t tile = kChannels * (element < 4 ? 2 : 1);
+        channels_last(problem.channels_last),
+        kernel_taps(problem.y.taps * problem.x.taps) {
+    const bool fwd = kernel != Kernel::wgrad_rows && kernel != Kernel::wgrad_tiles;
+    vectorizes_pixels = kernel == Kernel::fwd_tiles || kernel == Kernel::wgrad_tiles;
+    reads_in_place = kernel == Kernel::fwd_pixels;
+    block_channels = !vectorizes_pixels ? register_lanes : channels_last ? channels : 1;
+    register_stride = std::lcm(block_channels, register_lanes);
+    weight_copies = block_channels == 1 ? 1 : register_stride;
+    int64_t tile = kTileChannels * (element_bytes < 4 ? 2 : 1);
     const int64_t threads = torch::stable::get_num_threads();
     // All channels of a row that is read in place, or fewer where there are too few rows for the threads.
-    if (in_place) tile = std::max(tile, batch * y.periods() >= 8 * threads ? channels : channels / (4 * threads));
-    chunks = ceil_div(channels, last ? std::max(tile, lanes) : lanes);
-    groups = ceil_div(ceil_div(channels, lanes), chunks);
-    chunks = ceil_div(channels, groups * lanes);
+    if (reads_in_place) tile = std::max(tile, batch * y.periods() >= 8 * threads ? channels : channels / (4 * threads));
+    channel_tiles = ceil_div(channels, channels_last ? std::max(tile, block_channels) : block_channels);
+    tile_blocks = ceil_div(ceil_div(channels, block_channels), channel_tiles);
+    channel_tiles = ceil_div(channels, tile_blocks * block_channels);
+
     pitch = x.periods() + x.span;
-    const int64_t phases = y.phases.size(), row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * lanes;
-    const int64_t most = std::max((lanes > 1 ? kLanesBytes : kTileBytes) / (row * element) - y.span, y.span + 1);
-    strips = ceil_div(y.periods(), most);
+    const int64_t phases = y.phases.size(),
+                  buffer_row = std::max<int64_t>(pitch * x.phases.size() * phases, 1) * block_channels;
+    const int64_t max_strip =
+        std::max((block_channels > 1 ? kBufferBytes : kTileBytes) / (buffer_row * element_bytes) - y.span, y.span + 1);
+    strips = ceil_div(y.periods(), max_strip);
     if (fwd) {
-      if (!neighbours) strips = 1;  // its size is that of the kernel
-      const int64_t wanted = 4 * threads / std::max<int64_t>(batch * chunks, 1);
-      strips = std::max(strips, std::min(wanted, ceil_div(y.periods(), 4 * (y.span + 1))));
+      if (!vectorizes_pixels) strips = 1;  // the buffer is a ring as high as the kernel
+      const int64_t useful_strips = 4 * threads / std::max<int64_t>(batch * channel_tiles, 1);
+      strips = std::max(strips, std::min(useful_strips, ceil_div(y.periods(), 4 * (y.span + 1))));
     }
     strip = ceil_div(y.periods(), strips);
     strips = ceil_div(y.periods(), strip);
     rows = strip + y.span;
-    if (chosen == Kernel::fwd_rows && !last && strips == 1) {
-      const auto waste = [&](int64_t high, int64_t wide) {
-        return double(ceil_div(wide, lanes) * high) / double(ceil_div(wide * high, lanes));
+    if (kernel == Kernel::fwd_rows && !channels_last && strips == 1) {
+      const auto waste = [&](int64_t high, int64_t wide) {  // of registers, row by row, to those of whole planes
+        return double(ceil_div(wide, block_channels) * high) / double(ceil_div(wide * high, block_channels));
       };
-      const int64_t bytes = (rows * row + y.to * x.to * lanes) * element;
-      whole = bytes <= kLanesBytes && waste(y.from, x.from) + waste(y.to, x.to) > 2.5;
+      const int64_t bytes = (rows * buffer_row + y.to * x.to * block_channels) * element_bytes;
+      whole_planes = bytes <= kBufferBytes && waste(y.from, x.from) + waste(y.to, x.to) > 2.5;
     }
-    pixels = strip * y.out_phases * x.to;
+    tile_pixels = strip * y.out_phases * x.to;
+
     for (const auto& down : y.taps)
       for (const auto& across : x.taps) {
-        auto& pair = terms.emplace_back();
-        begins.push_back(taps);
+        auto& pair = tap_offsets.emplace_back();
+        first_taps.push_back(tap_count);
         for (const auto& ty : down)
           for (const auto& tx : across) {
             const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
-            pair.push_back({(row * pitch + tx.shift - x.first) * lanes, ty.index * problem.x.taps + tx.index});
+            pair.push_back({(row * pitch + tx.shift - x.first) * block_channels, ty.index * problem.x.taps + tx.index});
           }
-        taps += pair.size();
+        tap_count += pair.size();
       }
   }
 
-  int64_t factors() const { return ceil_div(channels, lanes) * factor; }           // numbers for all the channels
-  int64_t work() const { return pixels * lanes * groups; }                         // outputs of a tile
-  int64_t end(int64_t c) const { return std::min(c + lanes * groups, channels); }  // of the channels of a tile
+  int64_t packed_channels() const { return ceil_div(channels, block_channels) * weight_copies; }
+  int64_t tile_outputs() const { return tile_pixels * block_channels * tile_blocks; }
+  // The end of the channels of the tile that begins with channel c.
+  int64_t channels_end(int64_t c) const { return std::min(c + block_channels * tile_blocks, channels); }
 };
 
-// What a weight or a bias holds: of dtype T, or float32, which is rounded to T.
+// element(i) of a weight or a bias of dtype T, or of float32, which is rounded to T.
 template <class T>
 auto parameter(const Tensor& t) {
   const bool float32 = t.scalar_type() == ScalarType::Float;

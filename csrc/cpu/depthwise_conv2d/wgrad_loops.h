@@ -1,30 +1,30 @@
-// The inner loops of the gradient of depthwise_conv2d's weight: sums of products, one tap a register.
+// Inner loops of wgrad: sums of products of image and gradient, a register for each tap.
 #pragma once
 
 #include "plan.h"
 
 namespace customops::cpu {
 
-constexpr int kProducts = 9;  // scattered taps at a time: each has a pointer
+constexpr int kTapsAtOnce = 9;  // scattered ones: each needs a pointer
 
-// Registers of a row of grad: elements from one to the next of a pixel, to the next pixel, and to the row after it.
+// A row of grad. In elements: from one register of a pixel to the next, to the next pixel, to what is prefetched.
 template <class T>
-struct Registers {
+struct GradRow {
   const T* first;
-  int64_t next, step, ahead;
+  int64_t register_stride, pixel_stride, prefetch_distance;
 };
 
-// Registers of sums, one for each tap: sums += grad * buffer, over registers `step` apart in a row of that length.
+// sums += grad * buffer, a register for each of kCount taps, over registers `step` elements apart in a row of `length`.
 template <Capability c, int kCount, class T, class A>
-void add_products(Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
+void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
   using V = Vec<c, A>;
   V sum[kCount];
   const A* from[kCount];
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
-  for (int64_t at = 0; at < length; at += step, grad.first += grad.step) {
+  for (int64_t at = 0; at < length; at += step, grad.first += grad.pixel_stride) {
     V g;
-    __builtin_prefetch(grad.first + grad.ahead);
+    __builtin_prefetch(grad.first + grad.prefetch_distance);
     g.load(grad.first);
 #pragma GCC unroll 16
     for (int i = 0; i < kCount; ++i) sum[i].fma(g, from[i] + at);
@@ -38,28 +38,27 @@ void add_products(Registers<T> grad, const A* buffer, const int64_t* offsets, in
   }
 }
 
-// The same for `count` taps, and for the registers between as well. In a function of its own for each instruction set,
-// which dtypes share.
+// The same for `count` taps, and for all the registers of a step. A function of its own for each instruction set, which
+// dtypes share.
 template <class I, class T, class A>
-void add_products(I isa, Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t count, int64_t length,
+void add_products(I isa, GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t count, int64_t length,
                   int64_t step, A* sums) {
   constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
-  with_constant<kProducts>(count, [&](auto constant) {
+  with_constant<kTapsAtOnce>(count, [&](auto constant) {
     constexpr int kCount = constant;
     outline(isa, [=](auto) {
       if (step == kLanes) return add_products<I::value, kCount>(grad, buffer, offsets, length, kLanes, sums);
       for (int64_t r = 0; r < step; r += kLanes) {
-        const Registers<T> part{grad.first + r, 0, grad.step, 0};
+        const GradRow<T> part{grad.first + r, 0, grad.pixel_stride, 0};
         add_products<I::value, kCount>(part, buffer + r, offsets, length - r, step, sums + r);
       }
     });
   });
 }
 
-// The same for kRows rows of kColumns taps that lie side by side: more taps at a time, because only the rows need a
-// pointer each.
+// The same for kRows rows of kColumns neighbouring taps: more taps at once, because only each row needs a pointer.
 template <Capability c, int kRows, int kColumns, class T, class A>
-void add_window(Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
   using V = Vec<c, A>;
   V sum[kRows * kColumns];
   const A* from[kRows];
@@ -67,9 +66,9 @@ void add_window(Registers<T> grad, const A* buffer, const int64_t* offsets, int6
   for (V& v : sum) v.set(0);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) from[r] = buffer + offsets[r * kColumns];
-  for (int64_t at = 0; at < length; at += V::kLanes, grad.first += grad.step) {
+  for (int64_t at = 0; at < length; at += V::kLanes, grad.first += grad.pixel_stride) {
     V g;
-    __builtin_prefetch(grad.first + grad.ahead);
+    __builtin_prefetch(grad.first + grad.prefetch_distance);
     g.load(grad.first);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
@@ -86,14 +85,14 @@ void add_window(Registers<T> grad, const A* buffer, const int64_t* offsets, int6
   }
 }
 
-// The same for a window of that many rows: as many at a time as there are registers for, and as squares have.
+// The same for a window of `rows` rows: as many at once as there are registers for, at most kColumns.
 template <class I, int kColumns, class T, class A>
-void add_windows(I isa, Registers<T> grad, const A* buffer, const int64_t* offsets, int64_t rows, int64_t length,
+void add_windows(I isa, GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t rows, int64_t length,
                  A* sums) {
-  constexpr int kMost = std::min((I::value >= Capability::avx512 ? 28 : 14) / kColumns, kColumns);
-  for (int64_t blocks = ceil_div(rows, kMost); blocks > 0; --blocks) {
+  constexpr int kMaxRows = std::min((I::value >= Capability::avx512 ? 28 : 14) / kColumns, kColumns);
+  for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
     const int64_t count = ceil_div(rows, blocks);
-    with_constant<kMost>(count, [&](auto constant) {
+    with_constant<kMaxRows>(count, [&](auto constant) {
       constexpr int kRows = constant;
       outline(isa, [=](auto) { add_window<I::value, kRows, kColumns>(grad, buffer, offsets, length, sums); });
     });

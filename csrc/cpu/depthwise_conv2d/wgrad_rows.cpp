@@ -1,111 +1,120 @@
-// The gradient of depthwise_conv2d's weight: two images are multiplied, one tap a register. Its sums are the same
-// however many threads there are, because the work is cut by its size alone and added up in order.
-#include "source.h"
+// Wgrad: products of image and gradient, a register of sums for each tap. The result does not depend on the number of
+// threads: the work is cut into parts by its size alone, and the parts are added in order.
+#include "tile_loader.h"
 #include "wgrad.h"
 #include "wgrad_loops.h"
 
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kParts = 64;        // tasks, about
-constexpr int64_t kTilesPerSum = 64;  // in float32; such sums are added in float64
+constexpr int64_t kParts = 64;         // tasks, about
+constexpr int64_t kTilesPerPart = 64;  // at most: a part is summed in float32, parts are added in float64
 
-// The gradient of the weight: of each channel, from a part of its tiles.
+// Sums the taps of each channel over one part of the tiles.
 template <class T>
-class WeightGradient {
+class WgradKernel {
   using A = acc_t<T>;
-  const Plan& plan_;
+  const TilePlan& plan_;
   const AxisTaps y_, x_;
-  const int64_t tiles_;
-  const T* const from_;  // grad
+  const int64_t part_tiles_;
+  const T* const grad_;
   double* const sums_;
-  Source<T> image_, grad_;
-  Buffer<A> registers_;                        // of sums: [channels of a buffer][tap][element of a step]
-  std::vector<std::vector<int64_t>> offsets_;  // of the taps, from each row of the ring
-  int64_t columns_ = 0;                        // of taps, if they lie side by side in registers
+  TileLoader<T> image_loader_, grad_loader_;
+  Buffer<A> tap_sums_;                         // [channels of a buffer][tap][element of a step]
+  std::vector<std::vector<int64_t>> offsets_;  // of the taps, for each row of the ring
+  int64_t window_columns_ = 0;                 // of taps, if they are neighbours; else 0
 
  public:
   // sums: [part][channel][tap]
-  WeightGradient(const Plan& plan, const T* image, const T* grad, int64_t tiles, double* sums)
+  WgradKernel(const TilePlan& plan, const T* image, const T* grad, int64_t tiles, double* sums)
       : plan_(plan),
         y_(identity_axis(plan.y.to)),
         x_(identity_axis(plan.x.to)),
-        tiles_(tiles),
-        from_(grad),
+        part_tiles_(tiles),
+        grad_(grad),
         sums_(sums),
-        image_(plan, plan.y, plan.x, plan.neighbours ? plan.rows : plan.y.span + 1, image),
-        grad_(plan, y_, x_, plan.neighbours ? plan.strip : 1, grad),
-        registers_(plan.groups * plan.taps * plan.step),
-        offsets_(plan.neighbours ? 1 : plan.y.span + 1) {
-    if (!plan.neighbours) image_.clears = true;  // each row takes another's place
+        image_loader_(plan, plan.y, plan.x, plan.vectorizes_pixels ? plan.rows : plan.y.span + 1, image),
+        grad_loader_(plan, y_, x_, plan.vectorizes_pixels ? plan.strip : 1, grad),
+        tap_sums_(plan.tile_blocks * plan.tap_count * plan.register_stride),
+        offsets_(plan.vectorizes_pixels ? 1 : plan.y.span + 1) {
+    if (!plan.vectorizes_pixels) image_loader_.clears_outside = true;  // each row of the ring overwrites another
     for (size_t j = 0; j < offsets_.size(); ++j)
       for (const auto& ty : plan.y.taps[0])
         for (const auto& tx : plan.x.taps[0])
-          offsets_[j].push_back(image_.place(j + ty.shift - plan.y.first, ty.phase) + image_.column(tx) * plan.lanes);
+          offsets_[j].push_back(image_loader_.row_offset(j + ty.shift - plan.y.first, ty.phase) +
+                                image_loader_.tap_column(tx) * plan.block_channels);
     const auto& across = plan.x.taps[0];
-    if (!plan.neighbours && image_.column(across.back()) - image_.column(across[0]) + 1 == int64_t(across.size()))
-      columns_ = across.size();
+    if (!plan.vectorizes_pixels &&
+        image_loader_.tap_column(across.back()) - image_loader_.tap_column(across[0]) + 1 == int64_t(across.size()))
+      window_columns_ = across.size();
   }
 
   template <class I>
   void run(I isa, int64_t item) {
-    const int64_t part = item / plan_.chunks, first = item % plan_.chunks * plan_.groups * plan_.lanes;
+    const int64_t part = item / plan_.channel_tiles,
+                  first = item % plan_.channel_tiles * plan_.tile_blocks * plan_.block_channels;
     const int64_t span = plan_.y.span;
-    std::fill_n(registers_.data(), plan_.groups * plan_.taps * plan_.step, A(0));
-    for (int64_t tile = part * tiles_; tile < std::min((part + 1) * tiles_, plan_.batch * plan_.strips); ++tile) {
+    std::fill_n(tap_sums_.data(), plan_.tile_blocks * plan_.tap_count * plan_.register_stride, A(0));
+    for (int64_t tile = part * part_tiles_; tile < std::min((part + 1) * part_tiles_, plan_.batch * plan_.strips);
+         ++tile) {
       const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
       const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
-      // One long row: between the rows of grad there are zeros. Or row by row, as in the forward pass.
-      const bool whole = plan_.neighbours;
-      const int64_t length = (whole ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.lanes;
-      for (int64_t j = 0; j < (whole ? 1 : rows); ++j) {
-        image_.read(isa, n, first, q, j == 0 ? 0 : j + span, whole ? plan_.rows : j + span + 1);
+      // Registers of pixels run over a strip as one long row: between the rows of grad there are zeros. Registers of
+      // channels go row by row, as in the forward pass.
+      const bool whole_strip = plan_.vectorizes_pixels;
+      const int64_t length = (whole_strip ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.block_channels;
+      for (int64_t j = 0; j < (whole_strip ? 1 : rows); ++j) {
+        image_loader_.load_rows(isa, n, first, q, j == 0 ? 0 : j + span, whole_strip ? plan_.rows : j + span + 1);
         const int64_t* const offsets = offsets_[j % offsets_.size()].data();
-        // The oldest machines widen slowly, and here it would be for each block of taps.
+        // In place, grad is widened again for each block of taps, which the oldest machines do slowly.
         if constexpr (std::is_same_v<T, A> || !kOldest<I::value>)
           if (const T* row = in_place(n, q + j)) {
-            const Registers<T> grad{row + first, plan_.lanes, plan_.channels, plan_.x.to * plan_.channels};
+            const GradRow<T> grad{row + first, plan_.block_channels, plan_.channels, plan_.x.to * plan_.channels};
             multiply(isa, first, grad, offsets, length);
             continue;
           }
-        grad_.read(isa, n, first, q, j, whole ? plan_.strip : j + 1);
-        multiply(isa, first, Registers<A>{grad_.data(), grad_.size, plan_.step, 0}, offsets, length);
+        grad_loader_.load_rows(isa, n, first, q, j, whole_strip ? plan_.strip : j + 1);
+        multiply(isa, first, GradRow<A>{grad_loader_.data(), grad_loader_.buffer_size, plan_.register_stride, 0},
+                 offsets, length);
       }
     }
-    const A* from = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, from += plan_.taps * plan_.step)
-      for (int64_t l = 0; l < std::min(plan_.lanes, plan_.channels - c); ++l)
-        for (int64_t t = 0; t < plan_.taps; ++t) {
+    const A* from = tap_sums_.data();
+    for (int64_t c = first; c < plan_.channels_end(first);
+         c += plan_.block_channels, from += plan_.tap_count * plan_.register_stride)
+      for (int64_t l = 0; l < std::min(plan_.block_channels, plan_.channels - c); ++l)
+        for (int64_t t = 0; t < plan_.tap_count; ++t) {
           double sum = 0;
-          for (int64_t i = l; i < plan_.step; i += plan_.lanes) sum += from[t * plan_.step + i];
-          sums_[(part * plan_.channels + c + l) * plan_.kernel + plan_.terms[0][t].tap] = sum;
+          for (int64_t i = l; i < plan_.register_stride; i += plan_.block_channels)
+            sum += from[t * plan_.register_stride + i];
+          sums_[(part * plan_.channels + c + l) * plan_.kernel_taps + plan_.tap_offsets[0][t].tap] = sum;
         }
   }
 
  private:
-  // A row of grad, if its registers can be read where they are. They reach into the next row: the last one has none.
+  // A row of grad, if it can be read in place, or null. Registers may read the next row, so the last row cannot.
   const T* in_place(int64_t n, int64_t y) const {
-    const bool end = n + 1 == plan_.batch && y + 1 == plan_.y.to && plan_.channels % plan_.lanes != 0;
-    if (!plan_.last || plan_.neighbours || end) return nullptr;
-    return from_ + (n * plan_.y.to + y) * plan_.x.to * plan_.channels;
+    const bool end = n + 1 == plan_.batch && y + 1 == plan_.y.to && plan_.channels % plan_.block_channels != 0;
+    if (!plan_.channels_last || plan_.vectorizes_pixels || end) return nullptr;
+    return grad_ + (n * plan_.y.to + y) * plan_.x.to * plan_.channels;
   }
 
   template <class I, class G>
-  void multiply(I isa, int64_t first, Registers<G> grad, const int64_t* offsets, int64_t length) {
-    const A* image = image_.data();
-    A* sums = registers_.data();
-    for (int64_t c = first; c < plan_.end(first); c += plan_.lanes, grad.first += grad.next, image += image_.size) {
+  void multiply(I isa, int64_t first, GradRow<G> grad, const int64_t* offsets, int64_t length) {
+    const A* image = image_loader_.data();
+    A* sums = tap_sums_.data();
+    for (int64_t c = first; c < plan_.channels_end(first);
+         c += plan_.block_channels, grad.first += grad.register_stride, image += image_loader_.buffer_size) {
       const auto windows = [&](auto columns) {
         add_windows<I, columns>(isa, grad, image, offsets, plan_.y.taps[0].size(), length, sums);
-        sums += plan_.taps * plan_.step;
+        sums += plan_.tap_count * plan_.register_stride;
       };
-      if constexpr (!kOldest<I::value>) switch (columns_) {
+      if constexpr (!kOldest<I::value>) switch (window_columns_) {
           case 3: windows(std::integral_constant<int, 3>()); continue;
           case 5: windows(std::integral_constant<int, 5>()); continue;
           case 7: windows(std::integral_constant<int, 7>()); continue;
         }
-      for (int64_t t = 0, blocks = ceil_div(plan_.taps, kProducts); blocks > 0; --blocks) {
-        const int64_t count = ceil_div(plan_.taps - t, blocks), step = plan_.step;
+      for (int64_t t = 0, blocks = ceil_div(plan_.tap_count, kTapsAtOnce); blocks > 0; --blocks) {
+        const int64_t count = ceil_div(plan_.tap_count - t, blocks), step = plan_.register_stride;
         add_products(isa, grad, image, offsets + t, count, length, step, sums);
         t += count;
         sums += count * step;
@@ -114,7 +123,7 @@ class WeightGradient {
   }
 };
 
-// One tap without any zeros around the images, which make NaN of infinity.
+// One tap without the padding: zeros times infinity would be NaN.
 template <class T>
 double one_tap(const Problem& problem, const T* image, const T* grad, int64_t c, int64_t tap) {
   const int64_t ky = tap / problem.x.taps, kx = tap % problem.x.taps,
@@ -139,25 +148,27 @@ double one_tap(const Problem& problem, const T* image, const T* grad, int64_t c,
 }
 
 template <class T>
-void add_tiles(const Problem& problem, const Plan& plan, const T* image, const T* grad, const Tensor& weight) {
+void sum_tiles(const Problem& problem, const TilePlan& plan, const T* image, const T* grad, const Tensor& weight) {
   using A = acc_t<T>;
   const int64_t tiles = plan.batch * plan.strips;
-  const int64_t each = std::clamp<int64_t>(tiles * plan.chunks / kParts, 1, std::min(tiles, kTilesPerSum));
-  const int64_t parts = ceil_div(tiles, each), size = plan.channels * plan.kernel;
+  const int64_t part_tiles =
+      std::clamp<int64_t>(tiles * plan.channel_tiles / kParts, 1, std::min(tiles, kTilesPerPart));
+  const int64_t parts = ceil_div(tiles, part_tiles), size = plan.channels * plan.kernel_taps;
   std::vector<double> sums(parts * size);
-  parallel(parts * plan.chunks, kGrain * 4 / (plan.work() * (plan.taps + 4) * each), [&](int64_t begin, int64_t end) {
-    WeightGradient<T> gradient(plan, image, grad, each, sums.data());
-    run_simd([&](auto isa) {
-      for (int64_t item = begin; item < end; ++item) gradient.run(isa, item);
-    });
-  });
+  parallel(parts * plan.channel_tiles, kGrain * 4 / (plan.tile_outputs() * (plan.tap_count + 4) * part_tiles),
+           [&](int64_t begin, int64_t end) {
+             WgradKernel<T> gradient(plan, image, grad, part_tiles, sums.data());
+             run_simd([&](auto isa) {
+               for (int64_t item = begin; item < end; ++item) gradient.run(isa, item);
+             });
+           });
   void* const out = weight.mutable_data_ptr();
   const bool float32 = weight.scalar_type() == ScalarType::Float;
   parallel(size, kGrain / parts, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       double sum = 0;
       for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
-      if (!std::isfinite(sum)) sum = one_tap(problem, image, grad, i / plan.kernel, i % plan.kernel);
+      if (!std::isfinite(sum)) sum = one_tap(problem, image, grad, i / plan.kernel_taps, i % plan.kernel_taps);
       if (float32)
         static_cast<float*>(out)[i] = float(sum);
       else
@@ -173,8 +184,8 @@ void wgrad(const Problem& problem, const Choice& choice, const Tensor& image, co
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const Plan plan(problem, choice.kernel, fwd_axis(problem.y), fwd_axis(problem.x), vector_lanes<A>(), sizeof(A));
-    add_tiles<T>(problem, plan, image.const_data_ptr<T>(), grad.const_data_ptr<T>(), weight);
+    const TilePlan plan(problem, choice.kernel, fwd_axis(problem.y), fwd_axis(problem.x), vector_lanes<A>(), sizeof(A));
+    sum_tiles<T>(problem, plan, image.const_data_ptr<T>(), grad.const_data_ptr<T>(), weight);
   });
 }
 
