@@ -315,7 +315,7 @@ struct BiasAct {
     }
   }
 
-  // Launches `kernel` and, if b's gradient is wanted, the sum of the outer * channels * inner values that it leaves.
+  // Launches `kernel` and, if b's gradient is needed, the sum of the outer * channels * inner values that it leaves.
   template <class T, class F>
   static void run_and_add(const BiasActProblem& p, acc_t<T>*& sums, int64_t outer, int64_t inner, const F& kernel) {
     std::optional<Tensor> workspace;

@@ -87,7 +87,7 @@ struct Pointers {
   T* out;
 };
 
-// A Walk (walk.h) as kernels want it. Dimension 0 is the output's innermost.
+// A Walk (walk.h) in the form for kernels. Dimension 0 is the output's innermost.
 template <size_t kInputs, class Index>
 struct Geometry {
   int dims;

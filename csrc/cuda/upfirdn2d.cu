@@ -1,4 +1,4 @@
-// upfirdn2d: zero-stuffed, padded, filtered, thinned out images, in one pass. Reads x once, but for the edges of tiles,
+// upfirdn2d: zero-stuffed, padded, filtered, downsampled images, in one pass. Reads x once, but for the edges of tiles,
 // and writes y once; bound by memory for 4x4 taps, if a thread spends few instructions beside its multiply-adds.
 #include <torch/csrc/stable/library.h>
 

@@ -77,6 +77,79 @@ def test_an_op_is_one_file_and_perhaps_a_folder_behind_it(root, ops):
             )
 
 
+NO_CODE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*',
+    re.DOTALL | re.MULTILINE,
+)
+TYPE = re.compile(r"\b(?:namespace|struct|class|enum|union)\b[^()]*$")
+
+
+def functions(text):
+    """(its declaration, its first line, its number of lines) for each function of C++ source, those of classes included.
+
+    Lambdas count for the function that they are in. Written for clang-format's style, not for all of C++.
+    """
+    code = NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    scopes, head_at = [], 0
+    for match in re.finditer(r"[{};]", code):
+        at = match.start()
+        if match[0] == "{":
+            head = code[head_at:at]
+            is_type = TYPE.search(
+                re.sub(r"template\s*<.*?>\s*(?=struct|class)|alignas\([^)]*\)", "", head, flags=re.DOTALL)
+            )
+            is_function = not is_type and ")" in head and not any(declaration for declaration, _ in scopes)
+            begin = at - len(head.lstrip())
+            scopes.append((" ".join(head.split()) if is_function else "", begin))
+        elif match[0] == "}":
+            declaration, begin = scopes.pop()
+            if declaration:
+                yield declaration, code.count("\n", 0, begin) + 1, code.count("\n", begin, at) + 1
+        head_at = at + 1
+    assert not scopes
+
+
+def test_functions_and_kernels_are_short(root):
+    limits = {"function": 60, "kernel": 120}
+    found = dict.fromkeys(limits, 0)
+    for path in [path for ending in ("h", "cpp", "cu", "cuh") for path in sorted(root.glob(f"csrc/**/*.{ending}"))]:
+        for declaration, line, lines in functions(path.read_text()):
+            kind = "kernel" if "__global__" in declaration else "function"
+            found[kind] += 1
+            assert lines <= limits[kind], (
+                f"{path.relative_to(root)}:{line}: a {kind} of {lines} lines, at most {limits[kind]}: split it by idea"
+            )
+    assert found["function"] > 400 and found["kernel"] > 20, f"{found}: functions() no longer understands the sources"
+
+
+def test_functions_are_measured():
+    text = """namespace a {
+// { a comment
+template <class T, class = std::enable_if_t<true>>
+struct S : Base<T> {
+  S(int n) : n_{n} {}
+  int f() const {
+    const auto g = [&](int i) { return '{' + i; };
+    if (g(1)) {
+      return 1;
+    }
+    return 2;
+  }
+};
+#define BRACE {
+template <class T>
+__global__ void __launch_bounds__(256)
+    kernel(T* to) {
+  to[0] = T{};
+}
+}  // namespace a
+"""
+    assert [(d.split("(")[0].split()[-1], line, lines) for d, line, lines in functions(text) if "n_" not in d] == [
+        ("f", 6, 7),
+        ("__launch_bounds__", 15, 5),
+    ]
+
+
 def test_only_the_stable_abi_is_included(root):
     allowed = re.compile(r"torch/(csrc/stable|headeronly|csrc/inductor/aoti_torch/c)/")
     for path in [path for ending in ("h", "cpp", "cu", "cuh") for path in root.glob(f"csrc/**/*.{ending}")]:

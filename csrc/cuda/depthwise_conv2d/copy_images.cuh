@@ -1,4 +1,4 @@
-// The way of images into shared memory: asynchronous copies, planned once for all images of a batch.
+// Copies of images into shared memory: asynchronous, and planned once for all images of a batch.
 #pragma once
 
 #include "problem.cuh"
@@ -26,11 +26,11 @@ int channel_vector(const void* a, const void* b, int64_t channels, int64_t pixel
   return std::min(run_bytes<T>(a, channels, pixel), run_bytes<T>(b, channels, pixel)) / int(sizeof(T));
 }
 
-// An address in shared memory: a third of the instructions of one that may lie anywhere.
+// An address in shared memory: it takes a third of the instructions of a generic one.
 __device__ inline unsigned shared_address(const void* at) { return unsigned(__cvta_generic_to_shared(at)); }
 
-// Copies that need no registers on their way, from sm_80 on; done after wait_copies, in the issuing thread's eyes.
-// Those of 16 bytes can go past the L1 cache, which is small beside much shared memory.
+// From sm_80 on, a copy that needs no registers; complete for the issuing thread after wait_copies. Copies of 16 bytes
+// can bypass the L1 cache, which is small where blocks take much shared memory.
 template <int bytes, bool past_l1 = false>
 __device__ void copy_async(unsigned shared, const void* global) {
   static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16);
@@ -46,12 +46,12 @@ __device__ void copy_async(unsigned shared, const void* global) {
   *static_cast<Bits<bytes>*>(__cvta_shared_to_generic(shared)) = *static_cast<const Bits<bytes>*>(global);
 }
 
-constexpr int kMostStages = 4;
+constexpr int kMaxStages = 4;
 
 // Waits for all copies but those since the last `groups` calls of commit_copies.
 __device__ inline void wait_copies(int groups) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  static_assert(kMostStages == 4);
+  static_assert(kMaxStages == 4);
   if (groups <= 0)
     asm volatile("cp.async.wait_group 0;" ::: "memory");
   else if (groups == 1)
@@ -67,10 +67,11 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-// Goes through `images` images, with room for `stages` of them in shared memory: load(stage) asks for the next one,
-// use(stage) has the oldest. All threads of a block; what they wrote into shared memory before is there.
-template <class Bring, class Use>
-__device__ void for_images(int images, int stages, const Bring& load, const Use& use) {
+// Goes through `images` images, with room for `stages` of them in shared memory: load(stage) starts the copies of the
+// next image, use(stage) computes the oldest one. For all threads of a block; sees what they wrote into shared memory
+// before.
+template <class Load, class Use>
+__device__ void for_images(int images, int stages, const Load& load, const Use& use) {
   __syncthreads();
   for (int s = 0; s + 1 < stages; ++s) {
     if (s < images) load(s);
@@ -90,16 +91,16 @@ __device__ void for_images(int images, int stages, const Bring& load, const Use&
   }
 }
 
-// What a thread copies into shared memory for one image, again and again for the images of a batch: so that the loop
-// over them has no index arithmetic, the places of the first kKept vectors are kept in registers. `Place` is called as
-// source(i, to, from), with the number of a vector, and gives its offsets in elements.
-template <int kKept, class Place>
+// What a thread copies into shared memory for each image of a batch. The offsets of its first kKept vectors stay in
+// registers, so that the loop over the images has no index arithmetic. source(i, to, from) computes the offsets of
+// vector i, in elements.
+template <int kKept, class Source>
 struct Loads {
-  const Place source;
+  const Source source;
   const int all;
   int to[kKept], from[kKept];
 
-  __device__ Loads(const Place& source, int all) : source(source), all(all) {
+  __device__ Loads(const Source& source, int all) : source(source), all(all) {
 #pragma unroll
     for (int i = 0; i < kKept; ++i)
       if (const int at = threadIdx.x + i * blockDim.x; at < all)
@@ -121,34 +122,34 @@ struct Loads {
       const unsigned shared = shared_address(patch);
 #pragma unroll
       for (int i = 0; i < kKept; ++i)
-        if (from[i] >= 0) copy_async<bytes, Place::kPastL1>(shared + to[i] * unsigned(sizeof(T)), image + from[i]);
+        if (from[i] >= 0) copy_async<bytes, Source::kPastL1>(shared + to[i] * unsigned(sizeof(T)), image + from[i]);
     }
   }
-  template <int kMostBytes = 16, class T>
+  template <int kMaxBytes = 16, class T>
   __device__ void issue_bytes(int bytes, T* patch, const T* image) const {
-    if (kMostBytes == 16 && bytes == 16)
-      issue<kMostBytes>(patch, image);
+    if (kMaxBytes == 16 && bytes == 16)
+      issue<kMaxBytes>(patch, image);
     else if (bytes == 8)
       issue<8>(patch, image);
     else if (bytes == 4)
       issue<4>(patch, image);
     else if constexpr (sizeof(T) == 2)
       issue<2>(patch, image);
-    // What is too much for the registers: rare, and not worth a loop for every width.
+    // Vectors beyond kKept are rare, and not worth a loop for every width.
 #pragma unroll 1
     for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
-      int to_rest, from_rest;
-      source(at, to_rest, from_rest);
-      if (from_rest < 0) continue;
-      const unsigned shared = shared_address(patch + to_rest);
-      if (kMostBytes == 16 && bytes == 16)
-        copy_async<kMostBytes, Place::kPastL1>(shared, image + from_rest);
+      int to_offset, from_offset;
+      source(at, to_offset, from_offset);
+      if (from_offset < 0) continue;
+      const unsigned shared = shared_address(patch + to_offset);
+      if (kMaxBytes == 16 && bytes == 16)
+        copy_async<kMaxBytes, Source::kPastL1>(shared, image + from_offset);
       else if (bytes == 8)
-        copy_async<8>(shared, image + from_rest);
+        copy_async<8>(shared, image + from_offset);
       else if (bytes == 4)
-        copy_async<4>(shared, image + from_rest);
+        copy_async<4>(shared, image + from_offset);
       else
-        copy_async<2>(shared, image + from_rest);
+        copy_async<2>(shared, image + from_offset);
     }
   }
 };
@@ -160,10 +161,10 @@ struct Quotient {
 
   __device__ explicit Quotient(int d) : divisor(d), inverse(1.0f / float(d)) {}
   __device__ int split(int& n) const {  // replaces n by n / d, returns n % d
-    int params = int(float(n) * inverse), r = n - params * divisor;
-    if (r < 0) params -= 1, r += divisor;
-    if (r >= divisor) params += 1, r -= divisor;
-    n = params;
+    int quotient = int(float(n) * inverse), r = n - quotient * divisor;
+    if (r < 0) quotient -= 1, r += divisor;
+    if (r >= divisor) quotient += 1, r -= divisor;
+    n = quotient;
     return r;
   }
 };
@@ -195,17 +196,17 @@ struct PlanesSource {
   }
 };
 
-// Brings rows of whole planes, or all columns of some rows of one plane, into shared memory: a run in memory, so that a
-// thread's vectors lie at constant distances, and one copy is a handful of instructions. source() says where they go;
-// all threads of a block of kBlock. Does nothing below sm_80, where no kernel that uses it is launched.
-template <int kBlock, class T, class Place>
+// Copies whole planes, or whole rows of one plane, into shared memory. They are one run in memory: a thread's vectors
+// are a constant distance apart, so that a copy takes a handful of instructions. source() makes the PlanesSource with
+// their offsets. For all threads of a block of kBlock. Does nothing below sm_80, where no kernel uses it.
+template <int kBlock, class T, class Source>
 struct Run {
   static constexpr int kKept = 8;
-  const Place& source;
+  const Source& source;
   int vectors, first;  // of this thread: the number of vectors, the source of the first in memory
   unsigned to[kKept];
 
-  __device__ Run(const Place& source, int planes) : source(source) {
+  __device__ Run(const Source& source, int planes) : source(source) {
     const PlanesSource places = source();
     int unused;
     places(0, unused, first);

@@ -13,7 +13,7 @@ constexpr int kBlock = 256;
 constexpr int64_t kShared = 55 << 10;  // so that four tiles fit into a multiprocessor that has as much as sm_90
 
 template <class R>
-struct Region {
+struct FwdPixelsTile {
   static constexpr int kLanes = channel_lanes(R::kTaps);
   static constexpr int kX = R::kTaps == 7 ? 4 : 2;
   static constexpr int kY = R::kUp == 2 || R::kTaps == 3 ? 4 : 7;
@@ -35,7 +35,7 @@ struct FwdPixelsParams {
 
 template <class T, class R>
 __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ FwdPixelsParams<T> params) {
-  using S = Region<R>;
+  using S = FwdPixelsTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   constexpr int kSpan = R::span(S::kX);
@@ -124,40 +124,36 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
 
 template <class T, class R>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  using S = Region<R>;
+  using S = FwdPixelsTile<R>;
   using V = Vector<T, S::kLanes>;
   const int64_t vectors = problem.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
   const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
-  const int64_t all_x = ceil_div(problem.x.out, S::kX), all_y = ceil_div(problem.y.out, S::kY);
+  const int64_t image_tiles_x = ceil_div(problem.x.out, S::kX), image_tiles_y = ceil_div(problem.y.out, S::kY);
   const int64_t pixel = chunk * S::kLanes, vector = channel_vector<T>(problem.in, problem.in, problem.channels, pixel);
   const auto rows = [](int64_t y) { return (y - 1) * S::kStepY + R::span(S::kY); };
   const auto columns = [](int64_t x) { return (x - 1) * S::kStepX + R::span(S::kX); };
-  const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, [&](int64_t x, int64_t y) {
+  const auto [tiles_x, tiles_y] = tiles_of_block(image_tiles_x, image_tiles_y, members, [&](int64_t x, int64_t y) {
     const int64_t read = rows(y) * columns(x);
     return read * pixel * int64_t(sizeof(T)) <= kShared ? read : 0;
   });
   FwdPixelsParams<T> params{};
   params.tile = PixelsTile(rows(tiles_y), columns(tiles_x), pixel, vector);
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
-  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
-  params.out_h = int(problem.y.out);
-  params.channels = int(problem.channels), params.flipped = problem.flipped, params.batch = int(problem.batch);
+  set_problem<T>(problem, params);
   params.left = int((problem.x.pad - R::kPhase) / R::kUp), params.top = int((problem.y.pad - R::kPhase) / R::kUp);
   params.tiles = int(tiles_x * tiles_y), params.members = int(std::min<int64_t>(members, params.tiles)),
   params.load_bytes = int(vector * sizeof(T));
-  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
+  const int64_t blocks_x = ceil_div(image_tiles_x, tiles_x), blocks_y = ceil_div(image_tiles_y, tiles_y);
   const int64_t stage = round_up(params.tile.elements(), kAccess) * int64_t(sizeof(T));
   const int64_t threads = round_up(params.members * chunk, kWarp);
   const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, params.load_bytes == 16};
   const BatchSplit split = split_batch(problem, sizeof(T), needs);
   params.images_a_split = split.images, params.stages = split.stages;
   while (params.stages > 1 && !allow_shared<fwd_pixels<T, R>>(params.stages * stage)) --params.stages;
-  if (!allow_shared<fwd_pixels<T, R>>(params.stages * stage)) fail_choice(Kernel::kFwdPixels);
   params.chunk = Divider<uint32_t>(chunk), params.chunks = Divider<uint32_t>(chunks);
   params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
-  const dim3 grid(unsigned(chunks * blocks_x * blocks_y), unsigned(ceil_div(problem.batch, params.images_a_split)));
-  fwd_pixels<T, R><<<grid, unsigned(threads), params.stages * stage, stream>>>(params);
+  launch_kernel<fwd_pixels<T, R>>(Kernel::kFwdPixels, chunks * blocks_x * blocks_y,
+                                  ceil_div(problem.batch, params.images_a_split), threads, params.stages * stage,
+                                  params, stream);
 }
 
 template <class T, int taps>

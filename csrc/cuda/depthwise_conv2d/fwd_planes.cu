@@ -13,7 +13,7 @@ constexpr int kBlock = 128;
 constexpr int64_t kShared = 24 << 10;  // an image's part; those of the next images may be on their way meanwhile
 
 template <class T, class R>
-struct Tile {
+struct FwdPlanesTile {
   static constexpr int kX = sizeof(T) == 2 && R::kUp == 2 ? 8 : (sizeof(T) == 4 && R::kDown == 2 ? 2 : 4);
   static constexpr int kY = R::kUp == 1 ? 7 : 32 / kX;
   static constexpr int kStep = kX * R::kDown / R::kUp;                       // pixels to the next thread
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (sizeof(T) == 2 && R::kTaps > 3 && R::kUp == 1 && R::kDown == 1) __trap();  // see fwd_planes_takes
 #endif
-  using S = Tile<T, R>;
+  using S = FwdPlanesTile<T, R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
   clear(shared, params.stages * params.patch_bytes);
@@ -83,21 +83,19 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
     for (int y = 0; y < S::kY; ++y)
 #pragma unroll
       for (int x = 0; x < S::kX; ++x) sum[y][x][0] = bias;
-    if (busy) {
+    if (busy)
 #pragma unroll
       for (int i = 0; i < R::span(S::kY); ++i) {
-        using V = Vector<T, S::kVector>;
-        const V* const from = reinterpret_cast<const V*>(patch + window + i * params.pitch);
+        const auto* const from = reinterpret_cast<const Vector<T, S::kVector>*>(patch + window + i * params.pitch);
         A row[S::kRow][1];
 #pragma unroll
         for (int j = 0; j < S::kRow / S::kVector; ++j) {
-          const V vector = from[j];
+          const auto vector = from[j];
 #pragma unroll
           for (int v = 0; v < S::kVector; ++v) row[j * S::kVector + v][0] = widen(vector.at[v]);
         }
         add_row<R>(i, taps, row, S::kShift, sum);
       }
-    }
     using V = Vector<T, S::kX>;
     if (params.store_bytes == 0) {  // straight to memory
       if (busy && ox < out_columns) {
@@ -160,41 +158,38 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
 
 template <class T, class R>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  using S = Tile<T, R>;
+  using S = FwdPlanesTile<T, R>;
   const auto before = [](const Axis& a) { return (a.pad - R::kPhase) / R::kUp; };
-  const int64_t all_x = ceil_div(problem.x.out, S::kX), all_y = ceil_div(problem.y.out, S::kY);
-  int64_t tiles_x = ceil_div(all_x, ceil_div(all_x, 64)), tiles_y = std::max<int64_t>(kBlock / tiles_x, 1);
-  tiles_y = ceil_div(all_y, ceil_div(all_y, tiles_y));
-  const auto one_plane = [&] { return tiles_x == all_x && tiles_y == all_y; };
+  const int64_t image_tiles_x = ceil_div(problem.x.out, S::kX), image_tiles_y = ceil_div(problem.y.out, S::kY);
+  int64_t tiles_x = ceil_div(image_tiles_x, ceil_div(image_tiles_x, 64)),
+          tiles_y = std::max<int64_t>(kBlock / tiles_x, 1);
+  tiles_y = ceil_div(image_tiles_y, ceil_div(image_tiles_y, tiles_y));
+  const auto one_plane = [&] { return tiles_x == image_tiles_x && tiles_y == image_tiles_y; };
   int64_t planes = one_plane() ? std::clamp<int64_t>(kBlock / (tiles_x * tiles_y), 1, problem.channels) : 1;
 
   FwdPlanesParams<T> params{};
-  const auto too_large = [&] {
+  const auto plan_patch = [&] {  // returns its bytes
     params.pitch = int(round_up((tiles_x - 1) * S::kStep + S::kRow, kAccess / sizeof(T)));
     params.rows = int((tiles_y - 1) * S::kY * R::kDown / R::kUp + R::span(S::kY));
-    const int64_t staged = tiles_x == all_x ? tiles_y * S::kY * problem.x.out : 0;
+    const int64_t staged = tiles_x == image_tiles_x ? tiles_y * S::kY * problem.x.out : 0;
     const int64_t bytes = round_up(planes * std::max(int64_t(params.rows) * params.pitch, staged) * sizeof(T), kAccess);
     params.patch_bytes = int(std::min<int64_t>(bytes, 1 << 30));
-    return bytes > kShared;
+    return bytes;
   };
-  while (too_large() && planes > 1) planes = (planes + 1) / 2;
-  while (too_large() && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
-  while (too_large() && tiles_x > 1) tiles_x = (tiles_x + 1) / 2;
-  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
+  while (plan_patch() > kShared && planes > 1) planes = (planes + 1) / 2;
+  while (plan_patch() > kShared && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
+  while (plan_patch() > kShared && tiles_x > 1) tiles_x = (tiles_x + 1) / 2;
+  const int64_t blocks_x = ceil_div(image_tiles_x, tiles_x), blocks_y = ceil_div(image_tiles_y, tiles_y);
   const int64_t groups = ceil_div(problem.channels, planes), an_image = groups * blocks_x * blocks_y;
-  if (too_large()) fail_choice(Kernel::kFwdPlanes);
+  if (plan_patch() > kShared) fail_choice(Kernel::kFwdPlanes);
   const BatchSplit split = split_batch(problem, sizeof(T), {an_image, kBlock, 128, params.patch_bytes, 0});
   params.images_a_split = split.images, params.stages = split.stages;
   while (params.stages > 1 && !allow_shared<fwd_planes<T, R>>(params.stages * params.patch_bytes)) --params.stages;
 
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
-  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
-  params.out_h = int(problem.y.out);
+  set_problem<T>(problem, params);
   params.left = int(before(problem.x) + S::kShift), params.top = int(before(problem.y)),
   params.columns = int(round_up((tiles_x - 1) * S::kStep + S::kRow, 4));  // a multiple of every row_vector
-  params.planes = int(planes), params.channels = int(problem.channels), params.batch = int(problem.batch),
-  params.flipped = problem.flipped;
+  params.planes = int(planes);
   params.load_bytes =
       int(sizeof(T)) * row_vector<T>(problem.in, problem.x.in,
                                      blocks_x > 1 ? std::gcd<int64_t>(params.left, tiles_x * S::kStep) : params.left);
@@ -205,8 +200,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   params.pairs = problem.x.out % 2 == 0 && reinterpret_cast<uintptr_t>(problem.out) % (2 * sizeof(T)) == 0;
   params.blocks_x = Divider<uint32_t>(blocks_x), params.blocks_y = Divider<uint32_t>(blocks_y);
   params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);
-  const dim3 grid(unsigned(an_image), unsigned(ceil_div(problem.batch, params.images_a_split)));
-  fwd_planes<T, R><<<grid, kBlock, params.stages * params.patch_bytes, stream>>>(params);
+  launch_kernel<fwd_planes<T, R>>(Kernel::kFwdPlanes, an_image, ceil_div(problem.batch, params.images_a_split), kBlock,
+                                  params.stages * params.patch_bytes, params, stream);
 }
 
 template <class T, int taps>

@@ -1,5 +1,5 @@
 // depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high: rows of samples, as in audio and
-// sequence models. A block copies segments of rows into shared memory, widened, and sorted so that windows of
+// sequence models. A block copies segments of rows into shared memory, widened, and reordered so that windows of
 // neighbouring outputs overlap as if stride and dilation were 1 (sliding.cuh); a thread then takes four outputs and
 // reads four samples and four taps at a time.
 #include "sliding.cuh"
@@ -8,13 +8,13 @@
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kOutputs = 4, kShared = 48 << 10, kMostGroups = 4 * kThreads;  // groups of outputs of a block
+constexpr int kOutputs = 4, kShared = 48 << 10, kMaxGroups = 4 * kThreads;  // groups of outputs of a block
 
 // A segment has `groups` groups of kOutputs outputs of each of `residues` residues; residues = x.stride(). In shared
 // memory, subrow (row, residue, class) has `pitch` samples, of which the group g of the segment reads those from
 // kOutputs * g on.
 template <class T>
-struct RowsParams {
+struct FwdRowsParams {
   Parameters<T> weight, bias;
   const T* in;
   T* out;
@@ -29,7 +29,7 @@ struct RowsParams {
 
 // Copies the segments and the taps of the block's rows into shared memory.
 template <class T, class A>
-__device__ void load_rows(const RowsParams<T>& params, uint32_t first_row, int rows, int segment, A* shared) {
+__device__ void load_rows(const FwdRowsParams<T>& params, uint32_t first_row, int rows, int segment, A* shared) {
   const SlidingAxis<int>& x = params.x;
   const int first = segment * int(params.groups.divisor) * kOutputs, lanes = 1 << params.lanes_log;
   const int subrows = rows * int(params.subrows.divisor);
@@ -87,7 +87,7 @@ __device__ void add_taps_of_row(const A* samples, const A* weight, int count, A 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ RowsParams<T> params) {
+__global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ FwdRowsParams<T> params) {
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char bytes[];
   A* const shared = reinterpret_cast<A*>(bytes);
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ RowsPar
 
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  RowsParams<T> params{};
+  FwdRowsParams<T> params{};
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   const SlidingAxis<int> x = params.x = sliding_axis<int>(problem.x);
@@ -152,9 +152,9 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int residues = x.stride();
   // Several groups a thread, where there are enough for all multiprocessors.
   const int64_t all = x.groups(kOutputs) / residues, blocks = 4 * current_gpu().multiprocessors;
-  const int64_t wanted = std::clamp<int64_t>(all * residues * params.rows / blocks, kThreads, kMostGroups);
-  const int64_t most = std::max<int64_t>(wanted / residues, 1);
-  int64_t groups = ceil_div(all, ceil_div(all, most)), block_rows = 0, bytes = 0;
+  const int64_t target_groups = std::clamp<int64_t>(all * residues * params.rows / blocks, kThreads, kMaxGroups);
+  const int64_t max_groups = std::max<int64_t>(target_groups / residues, 1);
+  int64_t groups = ceil_div(all, ceil_div(all, max_groups)), block_rows = 0, bytes = 0;
   params.whole =
       residues == 1 && x.out % kOutputs == 0 && reinterpret_cast<uintptr_t>(params.out) % (kOutputs * sizeof(T)) == 0;
   const auto too_large = [&] {
@@ -164,7 +164,7 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
     bytes = (params.staged_at + (params.whole ? 0 : block_rows * residues * groups * kOutputs)) * sizeof(acc_t<T>);
     return bytes > kShared;
   };
-  block_rows = std::clamp<int64_t>(wanted / (residues * groups), 1, int64_t(params.rows));
+  block_rows = std::clamp<int64_t>(target_groups / (residues * groups), 1, int64_t(params.rows));
   while (too_large() && block_rows > 1) block_rows = (block_rows + 1) / 2;
   while (too_large() && groups > 1) groups = (groups + 1) / 2;
   params.rows_a_block = int(block_rows);

@@ -102,29 +102,24 @@ template <class T, int kWidth>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t in_plane = problem.y.in * problem.x.in, out_plane = problem.y.out * problem.x.out;
   FwdSmallParams<T> params{};
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
-  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out),
-  params.out_w = int(problem.x.out);
+  set_problem<T>(problem, params);
   params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps), params.top = int(problem.y.pad),
   params.left = int(problem.x.pad);
-  params.channels = int(problem.channels), params.batch = int(problem.batch), params.flipped = problem.flipped;
   int64_t bytes = 0;
   const int64_t shared = std::min(kSmallShared, current_gpu().shared_a_block);
-  const auto measure = [&](int64_t planes) {
+  const auto plan_planes = [&](int64_t planes) {
     params.planes = int(planes);
     params.in_pitch = image_pitch<T>(planes * in_plane), params.out_pitch = image_pitch<T>(planes * out_plane);
     params.out_at = int(round_up(kImages * params.in_pitch * sizeof(T), kAccess));
     params.taps_at = params.out_at + int(round_up(kImages * params.out_pitch * sizeof(T), kAccess));
     bytes = params.taps_at + planes * problem.y.taps * kTapPitch * int64_t(sizeof(acc_t<T>));
   };
-  measure(small_channels(problem.channels, in_plane + out_plane));
-  while (bytes > shared && params.planes > 1) measure(std::max(params.planes / 4 * 2, 1));
+  plan_planes(small_channels(problem.channels, in_plane + out_plane));
+  while (bytes > shared && params.planes > 1) plan_planes(std::max(params.planes / 4 * 2, 1));
   params.load_bytes = std::min(run_bytes<T>(problem.in, problem.channels * in_plane, params.planes * in_plane), 4);
   params.store_bytes = std::min(run_bytes<T>(problem.out, problem.channels * out_plane, params.planes * out_plane), 4);
   const int64_t groups = ceil_div(problem.channels, params.planes), batches = ceil_div(problem.batch, kImages);
-  if (!allow_shared<fwd_small<T, kWidth>>(bytes)) fail_choice(Kernel::kFwdSmall);
-  fwd_small<T, kWidth><<<dim3(unsigned(groups), unsigned(batches)), kBlock, bytes, stream>>>(params);
+  launch_kernel<fwd_small<T, kWidth>>(Kernel::kFwdSmall, groups, batches, kBlock, bytes, params, stream);
 }
 
 }  // namespace

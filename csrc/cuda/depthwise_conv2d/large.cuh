@@ -12,7 +12,7 @@
 #include "split_batch.cuh"
 
 namespace customops::cuda::depthwise {
-constexpr int kX = 8, kY = 7, kStep = 4, kMostThreads = 128;
+constexpr int kX = 8, kY = 7, kTapStep = 4, kMaxThreads = 128;
 
 template <class T>
 struct LargeParams {
@@ -20,7 +20,7 @@ struct LargeParams {
   const T *in, *grad;                                              // grad: in the place of the weight
   void* out;                                                       // T, or partial sums of acc_t<T>
   int in_h, in_w, taps_h, taps_w, out_h, out_w, left, top, shift;  // shift: zeros before a row of taps
-  int pitch, rows, steps, planes, images, channels, batch, images_a_split, in_lanes_log, filter_lanes_log;
+  int pitch, rows, tap_steps, planes, images, channels, batch, images_a_split, in_lanes_log, filter_lanes_log;
   bool flipped;
   Divider<uint32_t> blocks_x, blocks_y, tiles_x, tiles_y, slices;
 };
@@ -54,11 +54,11 @@ __device__ void widen_rows(A* to, int step, int pitch, const From& from, int pla
 }
 
 template <class T, bool kGradient>
-__global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ LargeParams<T> params) {
+__global__ void __launch_bounds__(kMaxThreads) large(const __grid_constant__ LargeParams<T> params) {
   using A = acc_t<T>;
-  using V = Vector<A, kStep>;
+  using V = Vector<A, kTapStep>;
   extern __shared__ __align__(kAccess) char shared[];
-  const int filter_pitch = params.steps * kStep, filter_rows = params.taps_h + 2 * (kY - 1);
+  const int filter_pitch = params.tap_steps * kTapStep, filter_rows = params.taps_h + 2 * (kY - 1);
   A* const patch = reinterpret_cast<A*>(shared);
   A* const filter = patch + params.images * params.planes * params.rows * params.pitch;
   const int patch_bytes = int(reinterpret_cast<char*>(filter) - shared);
@@ -112,27 +112,27 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
       const A* const row =
           patch + ((image * params.planes + plane) * params.rows + r - lowest) * params.pitch + tx * kX;
       const A* const taps = filter + (plane * filter_rows + r - oy + params.top + kY - 1) * filter_pitch;
-      A window[kX + kStep];
+      A window[kX + kTapStep];
 #pragma unroll
-      for (int j = 0; j < kX / kStep; ++j) {
+      for (int j = 0; j < kX / kTapStep; ++j) {
         const V vector = reinterpret_cast<const V*>(row)[j];
 #pragma unroll
-        for (int v = 0; v < kStep; ++v) window[j * kStep + v] = vector.at[v];
+        for (int v = 0; v < kTapStep; ++v) window[j * kTapStep + v] = vector.at[v];
       }
-      for (int s = 0; s < params.steps; ++s) {
-        const V next = reinterpret_cast<const V*>(row)[kX / kStep + s];
+      for (int s = 0; s < params.tap_steps; ++s) {
+        const V next = reinterpret_cast<const V*>(row)[kX / kTapStep + s];
 #pragma unroll
-        for (int v = 0; v < kStep; ++v) window[kX + v] = next.at[v];
+        for (int v = 0; v < kTapStep; ++v) window[kX + v] = next.at[v];
 #pragma unroll
         for (int y = 0; y < kY; ++y) {
-          const V tap = *reinterpret_cast<const V*>(taps - y * filter_pitch + s * kStep);
+          const V tap = *reinterpret_cast<const V*>(taps - y * filter_pitch + s * kTapStep);
 #pragma unroll
-          for (int v = 0; v < kStep; ++v)
+          for (int v = 0; v < kTapStep; ++v)
 #pragma unroll
             for (int x = 0; x < kX; ++x) sum[y][x] += tap.at[v] * window[x + v];
         }
 #pragma unroll
-        for (int x = 0; x < kX; ++x) window[x] = window[x + kStep];
+        for (int x = 0; x < kX; ++x) window[x] = window[x + kTapStep];
       }
     }
   }
@@ -169,17 +169,17 @@ __global__ void __launch_bounds__(kMostThreads) large(const __grid_constant__ La
 }
 
 template <class T>
-int64_t measure(LargeParams<T>& params, int64_t tiles_x, int64_t tiles_y, int64_t slices) {
+int64_t plan_shared_memory(LargeParams<T>& params, int64_t tiles_x, int64_t tiles_y, int64_t slices) {
   using A = acc_t<T>;
-  params.steps = int(ceil_div(params.taps_w + params.shift, kStep));
-  params.pitch = int((tiles_x - 1) * kX + (params.steps - 1) * kStep + kX + kStep);
+  params.tap_steps = int(ceil_div(params.taps_w + params.shift, kTapStep));
+  params.pitch = int((tiles_x - 1) * kX + (params.tap_steps - 1) * kTapStep + kX + kTapStep);
   params.rows = int(std::min<int64_t>(params.in_h, tiles_y * kY - 1 + params.taps_h));
   params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y),
   params.slices = Divider<uint32_t>(slices);
   params.in_lanes_log = row_lanes(std::min(params.in_w, params.pitch)),
   params.filter_lanes_log = row_lanes(params.taps_w);
   return (int64_t(params.images) * params.planes * params.rows * params.pitch +
-          int64_t(params.planes) * (params.taps_h + 2 * (kY - 1)) * params.steps * kStep) *
+          int64_t(params.planes) * (params.taps_h + 2 * (kY - 1)) * params.tap_steps * kTapStep) *
          int64_t(sizeof(A));
 }
 

@@ -1,6 +1,6 @@
 // What the CUDA kernels of depthwise_conv2d share: their arguments, parameters of two dtypes, and the geometry of the
 // kernels that are compiled for a number of taps. How they load images into shared memory is in copy_images.cuh, how
-// they share out the work in split_batch.cuh.
+// they divide the work in split_batch.cuh.
 #pragma once
 
 #include "../pointwise.cuh"
@@ -71,12 +71,6 @@ struct TapWindow {
   }
 };
 
-inline Tensor in_planes(const char* op, const Tensor& image) {
-  Tensor planes = empty_image(image, image.size(0), image.size(1), image.size(2), image.size(3), false);
-  copy_strided(op, image, planes);
-  return planes;
-}
-
 // Adds row i of a thread's window, kX outputs wide and `lanes` channels deep, to the sums of its kY rows of outputs.
 template <class R, int kX, int kY, int lanes, int width, class A>
 __device__ void add_row(int i, const A (&taps)[R::kTaps * R::kTaps][lanes], const A (&row)[width][lanes], int shift,
@@ -93,7 +87,7 @@ __device__ void add_row(int i, const A (&taps)[R::kTaps * R::kTaps][lanes], cons
             for (int v = 0; v < lanes; ++v) sum[y][x][v] += taps[ky * R::kTaps + kx][v] * row[j + shift][v];
 }
 
-// The other way round: adds products of row i with the gradient to the sums of the taps.
+// The same for wgrad: adds products of row i with the gradient to the sums of the taps.
 template <class R, int kX, int kY, int lanes, int width, class A>
 __device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[width][lanes], int shift,
                          A (&sum)[R::kTaps * R::kTaps][lanes]) {
@@ -115,7 +109,28 @@ struct WgradProblem : Problem {
   Tensor in, grad, out;
 };
 
-// Each does what choose.h says that it takes.
+// Sets the members that the parameters of all kernels for certain sizes have in common.
+template <class Params>
+void set_sizes(const Problem& problem, Params& params) {
+  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in);
+  params.out_h = int(problem.y.out), params.out_w = int(problem.x.out);
+  params.channels = int(problem.channels), params.batch = int(problem.batch);
+}
+template <class T, class Params>
+void set_problem(const ForwardProblem& problem, Params& params) {
+  set_sizes(problem, params);
+  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
+  params.flipped = problem.flipped;
+}
+template <class T, class Params>
+void set_problem(const WgradProblem& problem, Params& params) {
+  set_sizes(problem, params);
+  params.in = static_cast<const T*>(problem.in.data_ptr());
+  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+}
+
+// A launcher does what takes.h says about its kernel.
 void launch_fwd_small(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_mma(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_planes(const ForwardProblem& problem, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// How depthwise_conv2d's work is shared out to the blocks of a grid, and the partial sums of wgrad added up.
+// How depthwise_conv2d's work is divided among the blocks of a grid, and how the partial sums of wgrad are added.
 #pragma once
 
 #include "copy_images.cuh"
@@ -7,46 +7,49 @@ namespace customops::cuda::depthwise {
 
 constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
 
-// Vectors of channels that a block of a channels_last image takes: 16 of them or 32 channels, but at least 64 bytes of
-// each pixel. With more, tiles have so few pixels that much of what is read is their edge. Somewhat fewer or more where
-// that leaves none over and makes whole sectors, which is what memory reads and writes. Where that cannot be, all of up
-// to 32 (144 bytes in one piece took two thirds of the time of three times 48), or what leaves none over. Pixels in
-// shared memory stay aligned for 16 bytes.
+// Vectors of channels that a block of a channels_last image takes: 16 vectors or 32 channels, but at least 64 bytes of
+// each pixel. With more, tiles have so few pixels that most of what is read is their edge. The number moves up or down
+// where it then divides the channels and makes whole sectors of memory. If none does: all of up to 32 vectors (144
+// bytes at once took two thirds of the time of three times 48), or else what divides the channels. Pixels in shared
+// memory stay aligned for 16 bytes.
 inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
   constexpr int64_t kSector = 32, kMany = 32;
-  const int64_t wanted = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
+  const int64_t target = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
   const int64_t unit = std::max<int64_t>(kAccess / bytes, 1);
-  if (vectors <= wanted) return round_up(vectors, unit);
+  if (vectors <= target) return round_up(vectors, unit);
   const auto even = [&](int64_t chunk) { return vectors % chunk == 0 && chunk * bytes % kSector == 0; };
-  for (int64_t chunk = wanted; 2 * chunk > wanted; chunk -= unit)
+  for (int64_t chunk = target; 2 * chunk > target; chunk -= unit)
     if (even(chunk)) return chunk;
-  for (int64_t chunk = wanted + unit; chunk <= std::min(2 * wanted, kMany); chunk += unit)
+  for (int64_t chunk = target + unit; chunk <= std::min(2 * target, kMany); chunk += unit)
     if (even(chunk)) return chunk;
   if (vectors <= kMany) return round_up(vectors, unit);
-  for (int64_t chunk = wanted; 2 * chunk > wanted; chunk -= unit)
+  for (int64_t chunk = target; 2 * chunk > target; chunk -= unit)
     if (vectors % chunk == 0) return chunk;
-  return wanted;
+  return target;
 }
 
-// How many of all_x by all_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so many, 0 where
-// that is too much: wanted is much work for what is read, shared evenly by the members.
+// How many of image_tiles_x by image_tiles_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so
+// many, 0 where that is too much. The best choice does much work for what it reads, and gives every member of the block
+// its share.
 template <class Pixels>
-std::pair<int64_t, int64_t> tiles_of_block(int64_t all_x, int64_t all_y, int64_t members, const Pixels& pixels) {
+std::pair<int64_t, int64_t> tiles_of_block(int64_t image_tiles_x, int64_t image_tiles_y, int64_t members,
+                                           const Pixels& pixels) {
   std::pair<int64_t, int64_t> best{1, 1};
   double best_score = 0;
-  for (int64_t x = 1; x <= std::min<int64_t>(all_x, 14); ++x)
-    for (int64_t y = 1; y <= std::min<int64_t>(all_y, 14) && x * y <= 2 * members; ++y) {
+  for (int64_t x = 1; x <= std::min<int64_t>(image_tiles_x, 14); ++x)
+    for (int64_t y = 1; y <= std::min<int64_t>(image_tiles_y, 14) && x * y <= 2 * members; ++y) {
       const int64_t read = pixels(x, y);
       if (read == 0) break;
       const int64_t rounds = ceil_div(x * y, members), threads = std::min(members, x * y);
-      const double busy = double(all_x * all_y) / double(ceil_div(all_x, x) * ceil_div(all_y, y) * rounds * threads);
+      const double busy = double(image_tiles_x * image_tiles_y) /
+                          double(ceil_div(image_tiles_x, x) * ceil_div(image_tiles_y, y) * rounds * threads);
       const double score = busy * std::sqrt(double(x * y) / double(read)) * (2 * threads < members ? 0.7 : 1.0);
       if (score > best_score) best_score = score, best = {x, y};
     }
   return best;
 }
 
-// How a batch is shared out: a block goes through `images` of it, `stages` of which are in shared memory at a time.
+// A block goes through `images` images of the batch; `stages` of them are in shared memory at a time.
 struct BatchSplit {
   int images, stages;
 };
@@ -56,17 +59,18 @@ struct BlockNeeds {
   int64_t an_image;  // so many blocks for each image
   int64_t threads, registers, stage_bytes, other_bytes;
   bool past_l1 = false;
-  int64_t most_images = kMaxIndex;  // of a split; at least the 65535th part of the batch
+  int64_t max_images = kMaxIndex;  // of a split; at least the 65535th part of the batch
 };
 
-// Time is modelled as (waves of blocks + an idle end) * (images of a block + what its start costs, in images), where
-// `start` bytes take as long as a block's start, and `image_bytes` are read and written for an image. The numbers fit
-// times measured on an H200: what is chosen makes up to 1.3 times the speed.
+// The model: time = (waves of blocks + an idle end) * (images of a block + the cost of its start, in images). A block's
+// start takes as long as `start` bytes; an image reads and writes `image_bytes`. The numbers fit times measured on an
+// H200, where the choices are up to 1.3 times as fast.
 inline BatchSplit split_batch(int64_t batch, const BlockNeeds& block, int64_t image_bytes, const Gpu& gpu,
                               double start) {
   // Below sm_80 copies are not asynchronous, so that more stages gain nothing.
-  const int64_t most_stages = gpu.capability >= 80 ? kMostStages : 2;
-  constexpr int64_t kUnderWay = 40 << 10;  // bytes on their way into a multiprocessor that hide the memory's latency
+  const int64_t max_stages = gpu.capability >= 80 ? kMaxStages : 2;
+  constexpr int64_t kBytesInFlight =
+      40 << 10;  // bytes on their way into a multiprocessor that hide the memory's latency
   constexpr double kIdleEnd = 0.1, kLastWave = 0.4;  // of a wave; what the last one takes however small it is
   const int64_t by_registers = std::max<int64_t>(65536 / (block.registers * block.threads), 1);
   const auto bytes = [&](int64_t stages) { return stages * block.stage_bytes + block.other_bytes + 1024; };
@@ -74,14 +78,14 @@ inline BatchSplit split_batch(int64_t batch, const BlockNeeds& block, int64_t im
                                        : gpu.shared_a_multiprocessor / 8 * 7;  // the rest of it is the L1 cache
   // While one image is computed others come, unless as many blocks as registers allow have room for one each only.
   int64_t stages = 1;
-  while (stages < most_stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kUnderWay) &&
+  while (stages < max_stages && (stages == 1 || by_registers * (stages - 1) * block.stage_bytes < kBytesInFlight) &&
          by_registers * bytes(stages + 1) <= shared)
     ++stages;
   // Few blocks lose less at their start, many leave less of the GPU idle in the end.
   const int64_t by_shared = (gpu.shared_a_multiprocessor - (2 << 10)) / bytes(stages);
   const int64_t at_once = gpu.multiprocessors * std::clamp<int64_t>(by_shared, 1, by_registers);
   const double start_images = start * double(block.an_image) / double(image_bytes);
-  const int64_t fewest = ceil_div(batch, block.most_images), most = std::min<int64_t>(batch, 65535);
+  const int64_t fewest = ceil_div(batch, block.max_images), most = std::min<int64_t>(batch, 65535);
   int64_t images = batch;
   double best = 0;
   for (int64_t waves = 1; waves <= 32; ++waves) {
@@ -101,15 +105,15 @@ inline BatchSplit split_batch(const ForwardProblem& problem, int64_t element_byt
   return split_batch(problem.batch, block, bytes, current_gpu(), 40e3);
 }
 
-// Sums depend on how the batch is split: always as an H200 likes it, so that they depend on shapes alone.
+// Sums depend on how the batch is split: always as is best for an H200, so that they depend on shapes alone.
 inline BatchSplit split_batch(const WgradProblem& problem, int64_t element_bytes, const BlockNeeds& block) {
   const int64_t bytes =
       (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * element_bytes;
   return split_batch(problem.batch, block, bytes, kH200, 130e3);
 }
 
-// Lets a block have more shared memory than it gets without asking; false where the GPU has less. Always as much as
-// there is: another thread may launch the same kernel with more.
+// Allows a block that much shared memory beyond the default; false if the GPU has less. Asks for all there is, because
+// another thread may launch the same kernel with more.
 template <auto kernel>
 bool allow_shared(int64_t bytes) {
   if (bytes <= 48 << 10) return true;
@@ -120,6 +124,15 @@ bool allow_shared(int64_t bytes) {
            cudaGetLastError();  // the caller fails with the op's name
            return 0;
          });
+}
+
+// Launches a kernel over a grid of x by y blocks, with its parameters alone; fails with the op's name where the GPU has
+// less shared memory than choose.h found.
+template <auto kernel, class Params>
+void launch_kernel(Kernel name, int64_t x, int64_t y, int64_t threads, int64_t shared_bytes, const Params& params,
+                   cudaStream_t stream) {
+  if (!allow_shared<kernel>(shared_bytes)) fail_choice(name);
+  kernel<<<dim3(unsigned(x), unsigned(y)), unsigned(threads), shared_bytes, stream>>>(params);
 }
 
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.

@@ -1,6 +1,6 @@
-// depthwise_conv2d's wgrad where the output has fewer pixels than the kernel has taps, contiguous images. Wgrad then is
-// computed as a forward pass whose kernel is the gradient, and whose outputs are the taps, with stride and dilation
-// exchanged: a thread computes some taps as in fwd_sliding.cu, of the images of its split one after the other.
+// depthwise_conv2d's wgrad for contiguous images whose output has fewer pixels than the kernel has taps. It is computed
+// as a forward pass: the gradient is the kernel, the taps are the outputs, stride and dilation are exchanged. A thread
+// computes some taps as in fwd_sliding.cu, for one image of its split after the other.
 #include "sliding.cuh"
 #include "split_batch.cuh"
 
@@ -8,7 +8,7 @@ namespace customops::cuda::depthwise {
 namespace {
 
 template <class T>
-struct CorrelationParams {
+struct WgradCorrelationParams {
   SlidingParams<T, int> sliding;
   const T* grad;
   WgradResult<T> result;
@@ -18,7 +18,7 @@ struct CorrelationParams {
 // blockIdx.y: a split of the batch.
 template <class T, int kOutputs>
 __global__ void __launch_bounds__(kThreads)
-    wgrad_correlation(const __grid_constant__ CorrelationParams<T> params, Divider<uint32_t> columns,
+    wgrad_correlation(const __grid_constant__ WgradCorrelationParams<T> params, Divider<uint32_t> columns,
                       Divider<uint32_t> groups, uint32_t threads) {
   using A = acc_t<T>;
   uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, int kOutputs>
 void launch(const WgradProblem& problem, const Axis& y, const Axis& x, cudaStream_t stream) {
-  CorrelationParams<T> params{};
+  WgradCorrelationParams<T> params{};
   auto& sliding = params.sliding;
   sliding.in = static_cast<const T*>(problem.in.data_ptr());
   params.grad = static_cast<const T*>(problem.grad.data_ptr()), params.batch = problem.batch;
@@ -55,8 +55,8 @@ void launch(const WgradProblem& problem, const Axis& y, const Axis& x, cudaStrea
   sliding.in_image = y.in * x.in, sliding.out_image = y.out * x.out;
   sliding.in_slide = int(x.in), sliding.in_cross = 1, sliding.weight_slide = int(x.taps), sliding.weight_cross = 1;
   const int64_t groups = sliding.slide.groups(kOutputs), threads = problem.channels * groups * x.out;
-  const int64_t wanted = std::clamp<int64_t>(kWantedBlocks * kThreads / threads, 1, 65535);
-  params.images_a_split = ceil_div(problem.batch, wanted);
+  const int64_t target_splits = std::clamp<int64_t>(kWantedBlocks * kThreads / threads, 1, 65535);
+  params.images_a_split = ceil_div(problem.batch, target_splits);
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
   const WgradPartialSums<T> sums(problem, splits);
   params.result = sums.result();

@@ -1,7 +1,7 @@
-// depthwise_conv2d's wgrad for channels_last images, what `wgrad_pixels` leaves of 3x3 and 5x5 taps:
-// where the channels are no multiple of those that a thread takes there, or the images are not aligned for them. As in
-// fwd_direct.cu, threads read straight from memory; each goes through tiles of the gradient, and those of
-// a block add up what they have in shared memory.
+// depthwise_conv2d's wgrad for channels_last images and 3x3 and 5x5 taps where wgrad_pixels does not apply: the
+// channels are not a multiple of a thread's channels there, or the images are not aligned. As in fwd_direct.cu, threads
+// read straight from memory. Each thread goes through tiles of the gradient; the threads of a block add their sums in
+// shared memory.
 #include "read_pixels.cuh"
 #include "split_batch.cuh"
 
@@ -22,13 +22,13 @@ struct WgradDirectParams {
 // A thread's kX by kY pixels of the gradient, and the rows of the image that it reads ahead: the fastest of eight on an
 // H200.
 template <class R>
-struct Region {
+struct WgradDirectTile {
   static constexpr int kX = R::kTaps == 5 && R::kDown == 1 ? 4 : 2, kY = 7, kAhead = 1;
 };
 
 template <class T, class R, int kLanes>
 __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant__ WgradDirectParams<T> params) {
-  using S = Region<R>;
+  using S = WgradDirectTile<R>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kRows = R::span(S::kY);
   __shared__ A sums[kBlock * kTaps * kLanes];
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
       for (int k = 0; k < kTaps; ++k) sums[member * columns + (vector + v) * kTaps + k] = sum[k][v];
   __syncthreads();
   A* const out = params.partial + (int64_t(blockIdx.y) * params.channels + first_channel) * kTaps;
-  const int wanted = min(int(params.chunk.divisor) * kLanes, params.channels - first_channel) * kTaps;
-  for (int i = threadIdx.x; i < wanted; i += blockDim.x) {
+  const int block_sums = min(int(params.chunk.divisor) * kLanes, params.channels - first_channel) * kTaps;
+  for (int i = threadIdx.x; i < block_sums; i += blockDim.x) {
     A total = 0;
 #pragma unroll 4
     for (int m = 0; m < params.members; ++m) total += sums[m * columns + i];
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
 
 template <class T, class R, int kLanes>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
-  using S = Region<R>;
+  using S = WgradDirectTile<R>;
   const int64_t tiles_x = ceil_div(problem.x.out, S::kX), tiles_y = ceil_div(problem.y.out, S::kY);
   const int64_t vectors = problem.channels / kLanes, chunks = ceil_div(vectors, 64 / kLanes),
                 chunk = ceil_div(vectors, chunks);
@@ -92,8 +92,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t splits = std::clamp<int64_t>(kBlocksAtOnce / chunks, 1, ceil_div(tiles, members));
   WgradDirectParams<T> params{};
   params.tiles_a_split = int(ceil_div(tiles, splits));
-  const int64_t all = ceil_div(tiles, params.tiles_a_split);
-  const Tensor partial = partial_sums<T>(problem, all);
+  const int64_t used_splits = ceil_div(tiles, params.tiles_a_split);
+  const Tensor partial = partial_sums<T>(problem, used_splits);
   params.in = static_cast<const T*>(problem.in.data_ptr()),
   params.grad = static_cast<const T*>(problem.grad.data_ptr());
   params.partial = static_cast<acc_t<T>*>(partial.data_ptr());
@@ -103,9 +103,9 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.members = int(members), params.tiles = int(tiles);
   params.chunk = Divider<uint32_t>(chunk), params.tiles_x = Divider<uint32_t>(tiles_x),
   params.tiles_y = Divider<uint32_t>(tiles_y);
-  const auto threads = unsigned(round_up(members * chunk, kWarp));
-  wgrad_direct<T, R, kLanes><<<dim3(unsigned(chunks), unsigned(all)), threads, 0, stream>>>(params);
-  launch_add_splits<T>(problem, partial, all, stream);
+  launch_kernel<wgrad_direct<T, R, kLanes>>(Kernel::kWgradDirect, chunks, used_splits, round_up(members * chunk, kWarp),
+                                            0, params, stream);
+  launch_add_splits<T>(problem, partial, used_splits, stream);
 }
 
 template <class T, int taps, int kLanes>

@@ -19,23 +19,22 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.images = 1;
   // Small planes: many channels. Large ones: several threads share the rows of one.
   params.planes =
-      problem.y.in * problem.x.in <= 256 ? int(std::min<int64_t>(problem.channels, kMostThreads / tiles)) : 1;
-  int64_t bytes = measure(params, tiles_x, tiles_y, 1);
-  for (; bytes > 48 << 10 && params.planes > 1; bytes = measure(params, tiles_x, tiles_y, 1))
+      problem.y.in * problem.x.in <= 256 ? int(std::min<int64_t>(problem.channels, kMaxThreads / tiles)) : 1;
+  int64_t bytes = plan_shared_memory(params, tiles_x, tiles_y, 1);
+  for (; bytes > 48 << 10 && params.planes > 1; bytes = plan_shared_memory(params, tiles_x, tiles_y, 1))
     params.planes = (params.planes + 1) / 2;
-  const int64_t slices = std::min<int64_t>(kMostThreads / (tiles * params.planes), problem.y.in);
-  bytes = std::max<int64_t>(measure(params, tiles_x, tiles_y, slices),
-                            round_up(kMostThreads * (kX * kY + 1) * sizeof(acc_t<T>), kAccess));
-  if (!allow_shared<large<T, true>>(bytes)) fail_choice(Kernel::kWgradLarge);
+  const int64_t slices = std::min<int64_t>(kMaxThreads / (tiles * params.planes), problem.y.in);
+  bytes = std::max<int64_t>(plan_shared_memory(params, tiles_x, tiles_y, slices),
+                            round_up(kMaxThreads * (kX * kY + 1) * sizeof(acc_t<T>), kAccess));
   params.blocks_x = Divider<uint32_t>(1), params.blocks_y = Divider<uint32_t>(1);
   const int64_t groups = ceil_div(problem.channels, params.planes);
-  const int64_t wanted = std::min({std::max<int64_t>(kWantedBlocks / groups, 1), problem.batch, int64_t(65535)});
-  params.images_a_split = int(ceil_div(problem.batch, wanted));
+  const int64_t target_splits = std::min({std::max<int64_t>(kWantedBlocks / groups, 1), problem.batch, int64_t(65535)});
+  params.images_a_split = int(ceil_div(problem.batch, target_splits));
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
   const Tensor partial = partial_sums<T>(problem, splits);
   params.out = partial.data_ptr();
   const int64_t threads = round_up(params.planes * tiles * slices, kWarp);
-  large<T, true><<<dim3(unsigned(groups), unsigned(splits)), unsigned(threads), bytes, stream>>>(params);
+  launch_kernel<large<T, true>>(Kernel::kWgradLarge, groups, splits, threads, bytes, params, stream);
   launch_add_splits<T>(problem, partial, splits, stream);
 }
 

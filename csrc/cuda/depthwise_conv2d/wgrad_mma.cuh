@@ -20,7 +20,7 @@ namespace customops::cuda::depthwise {
 constexpr int kColumns = 8, kRows = 16;
 // Products of matrices that one sum takes at most, 16 elements each. Tensor cores round every one towards zero: of
 // numbers of one sign, so many lose 1e-4 of their sum (measured on an H200).
-constexpr int kMostSteps = 1024;
+constexpr int kMaxSteps = 1024;
 
 template <class T>
 struct WgradMmaParams {
@@ -132,7 +132,7 @@ __device__ float tap_by_tap(const WgradMmaParams<T>& params, const T* in, const 
   return total;
 }
 
-// Writes n sums by a block's threads: total(i), or again(i), by a whole warp, where that is not finite.
+// A block writes n sums: total(i), or where that is not finite again(i), which a whole warp computes.
 template <class Total, class Again>
 __device__ void write_sums(float* out, int n, const Total& total, const Again& again) {
   const int lane = threadIdx.x % kWarp;
@@ -150,18 +150,14 @@ __device__ void write_sums(float* out, int n, const Total& total, const Again& a
 
 // The image starts at a multiple of `vector` columns.
 template <class S, class T>
-void describe(const WgradProblem& problem, int64_t vector, WgradMmaParams<T>& params) {
-  params.in = static_cast<const T*>(problem.in.data_ptr()),
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
-  params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.out_h = int(problem.y.out),
-  params.out_w = int(problem.x.out);
-  params.pad_h = int(problem.y.pad), params.pad_w = int(problem.x.pad), params.channels = int(problem.channels),
-  params.batch = int(problem.batch);
+void set_images(const WgradProblem& problem, int64_t vector, WgradMmaParams<T>& params) {
+  set_problem<T>(problem, params);
+  params.pad_h = int(problem.y.pad), params.pad_w = int(problem.x.pad);
   params.left = int(round_up(problem.x.pad, vector)), params.shift = params.left - params.pad_w;
   params.top = int(problem.y.pad % S::kDown), params.grad_top = int(S::kShifts - 1 - problem.y.pad / S::kDown);
 }
 
-// A patch: how many times kRows rows of the gradient, and `steps` times eight of its columns.
+// A patch has `times` * kRows rows of the gradient, and `steps` * 8 of its columns.
 template <class S, class T>
 void set_patch(int64_t times, WgradMmaParams<T>& params) {
   const int groups = params.steps * S::kDown + S::kGroups - S::kDown;
@@ -180,13 +176,13 @@ constexpr int64_t sums_bytes(int64_t planes, int64_t warps) {
   return round_up((planes * S::kTaps * S::kTaps + warps * S::kLines * kLinePitch) * sizeof(float), kAccess);
 }
 
-// So many images of a split keep its sums at kMostSteps; 0 where one has more, or splits would be more than a grid has.
-inline int64_t most_images(const WgradProblem& problem, int64_t steps_an_image) {
-  const int64_t images = kMostSteps / steps_an_image;
+// So many images of a split keep its sums at kMaxSteps; 0 where one has more, or splits would be more than a grid has.
+inline int64_t max_images(const WgradProblem& problem, int64_t steps_an_image) {
+  const int64_t images = kMaxSteps / steps_an_image;
   return images > 0 && ceil_div(problem.batch, images) <= 65535 ? images : 0;
 }
 
-// launch(T(), WgradMmaTile()) for what the images and the taps are.
+// launch(T(), WgradMmaTile()) for the problem's dtype, taps and stride.
 template <class Launch>
 void dispatch_tile(Kernel kernel, const WgradProblem& problem, const Launch& launch) {
   dispatch_16_bit(kernel, problem.dtype, [&](auto zero) {

@@ -1,6 +1,6 @@
-// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for channels_last images: a
-// block has 16 channels of a patch, 16 rows of the images as wide as fits, and goes through the batch. What came into
-// shared memory is sorted by channel there, then each warp has planes of its own.
+// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for channels_last images. A block has 16 channels of a
+// patch, 16 rows of the images as wide as fits, and goes through the batch. It sorts the patch by channel in shared
+// memory; each warp then computes channels of its own.
 #include "wgrad_mma.cuh"
 
 namespace customops::cuda::depthwise {
@@ -12,13 +12,13 @@ template <class T>
 struct WgradMmaPixelsParams : WgradMmaParams<T> {
   PixelsTile tile, grad_tile;  // as copied; the rows and columns around them are zero
   int lead, grad_lead;         // elements before these, in a plane
-  int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, spatial;
+  int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, image_blocks;
   Divider<uint32_t> chunks, blocks_x, pairs, grad_pairs;
 };
 
 // Channels side by side: the two halves of the channels of four pixels change places with those of the next four, so
 // that no two pixels of a matrix lie in one bank.
-struct SwizzledPlace : PixelsSource {
+struct SwizzledPixelsSource : PixelsSource {
   __device__ void operator()(int i, int& to, int& from) const {
     PixelsSource::operator()(i, to, from);
     to ^= to >> 3 & 8;
@@ -63,16 +63,17 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const unsigned start = shared_address(shared);
   clear(shared, params.bytes);
   uint32_t rest = blockIdx.x;
-  const int channel = int(params.chunks.split(rest)) * kTogether, spatial = int(rest);
+  const int channel = int(params.chunks.split(rest)) * kTogether, image_blocks = int(rest);
   const int bx = int(params.blocks_x.split(rest)) * params.steps * kColumns, by = int(rest) * kRows;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   const int y = by * S::kDown - params.top + params.lead / params.pitch,
             x = bx * S::kDown - params.left + params.lead % params.pitch;
   const int grad_y = by - params.grad_top + params.grad_lead / params.grad_pitch;
-  const SwizzledPlace source{{params.tile, y, x, params.in_h, params.in_w, params.channels - channel, params.channels}};
-  const SwizzledPlace grad_source{
+  const SwizzledPixelsSource source{
+      {params.tile, y, x, params.in_h, params.in_w, params.channels - channel, params.channels}};
+  const SwizzledPixelsSource grad_source{
       {params.grad_tile, grad_y, bx, params.out_h, params.out_w, params.channels - channel, params.channels}};
-  const Loads<2, SwizzledPlace> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
+  const Loads<2, SwizzledPixelsSource> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
   const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
                 out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const T* in = params.in + begin * in_image + channel;
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
                             min(bx + params.steps * kColumns, params.out_w), max(y0, 0),
                             min(y0 + kRows * S::kDown, params.in_h));
   };
-  const int64_t block = int64_t(blockIdx.y) * params.spatial + spatial;
+  const int64_t block = int64_t(blockIdx.y) * params.image_blocks + image_blocks;
   write_sums(
       params.partial + (block * params.channels + channel) * kAll, min(kTogether, params.channels - channel) * kAll,
       [&](int i) { return sums[i]; }, again);
@@ -139,17 +140,17 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   using B = PixelsBlock<own>;
   constexpr int kVector = kAccess / sizeof(T);
   WgradMmaPixelsParams<T> params{};
-  describe<S>(problem, 2, params);
+  set_images<S>(problem, 2, params);
   const int64_t all_steps = ceil_div(problem.x.out, kColumns);
   params.steps = int(ceil_div(all_steps, ceil_div(all_steps, 7)));
   set_patch<S>(1, params);
   params.grad_rows = int(round_up(params.grad_rows, 2));
   const int64_t blocks_x = ceil_div(problem.x.out, params.steps * kColumns), blocks_y = patch_rows<S>(params);
   const int64_t chunks = ceil_div(problem.channels, kTogether), an_image = chunks * blocks_x * blocks_y;
-  params.spatial = int(blocks_x * blocks_y);
+  params.image_blocks = int(blocks_x * blocks_y);
   // What one patch has of the images is copied without what lies around them.
-  const auto describe_tile = [&](int rows, int pitch, int groups, int above, int before, int h, int w, PixelsTile& to,
-                                 int& lead, Divider<uint32_t>& pairs) {
+  const auto plan_pixels_tile = [&](int rows, int pitch, int groups, int above, int before, int h, int w,
+                                    PixelsTile& to, int& lead, Divider<uint32_t>& pairs) {
     int whole = int(ceil_div(w, kColumns));
     if (whole * kColumns != pitch) whole = int(round_up(whole, 2));
     const bool one = blocks_x == 1 && before + whole * kColumns <= pitch;
@@ -159,36 +160,36 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
     lead = top * pitch + (one ? before : 0);
     pairs = Divider<uint32_t>(columns % 2 == 0 ? columns / 2 : kOneLine);
   };
-  describe_tile(params.rows, params.pitch, params.pitch / kColumns, params.top, params.left, params.in_h, params.in_w,
-                params.tile, params.lead, params.pairs);
-  describe_tile(params.grad_rows, params.grad_pitch, params.steps, params.grad_top, 0, params.out_h, params.out_w,
-                params.grad_tile, params.grad_lead, params.grad_pairs);
+  plan_pixels_tile(params.rows, params.pitch, params.pitch / kColumns, params.top, params.left, params.in_h,
+                   params.in_w, params.tile, params.lead, params.pairs);
+  plan_pixels_tile(params.grad_rows, params.grad_pitch, params.steps, params.grad_top, 0, params.out_h, params.out_w,
+                   params.grad_tile, params.grad_lead, params.grad_pairs);
   params.plane_bytes = (params.rows * params.pitch + kColumns) * int(sizeof(T));  // an odd number of rows of matrices
   params.grad_plane_bytes = (params.grad_rows * params.grad_pitch + kColumns) * int(sizeof(T));
   params.grad_at = int(params.tile.elements() * sizeof(T));
   const int64_t stage = params.grad_at + params.grad_tile.elements() * sizeof(T);
   const int64_t planes = kTogether * (params.plane_bytes + params.grad_plane_bytes);
-  const int64_t most = most_images(problem, params.steps);
+  const int64_t most = max_images(problem, params.steps);
   if (most == 0) fail_choice(Kernel::kWgradMmaPixels);
   const BatchSplit split =
       split_batch(problem, sizeof(T),
                   {an_image, B::kThreads, 65536 / (B::kThreads * B::at_once(S::kTaps)), stage, planes, true, most});
   params.images_a_split = split.images, params.stages = std::max(split.stages, std::min(2, split.images));
   params.stage_bytes = int(stage);
-  const auto fits = [&] {
+  const auto plan_shared_memory = [&] {  // returns its bytes
     params.planes_at = int(params.stages * stage),
     params.grad_planes_at = params.planes_at + kTogether * params.plane_bytes;
     params.bytes = int(std::max(params.planes_at + planes, sums_bytes<S>(kTogether, B::kWarps)));
-    return allow_shared<wgrad_mma_pixels<T, S, B>>(params.bytes);
+    return params.bytes;
   };
-  while (!fits() && params.stages > 1) --params.stages;
-  if (!fits()) fail_choice(Kernel::kWgradMmaPixels);
+  while (!allow_shared<wgrad_mma_pixels<T, S, B>>(plan_shared_memory()) && params.stages > 1) --params.stages;
   params.chunks = Divider<uint32_t>(chunks), params.blocks_x = Divider<uint32_t>(blocks_x);
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
-  const Tensor partial = partial_sums<T>(problem, splits * params.spatial);
+  const Tensor partial = partial_sums<T>(problem, splits * params.image_blocks);
   params.partial = static_cast<float*>(partial.data_ptr());
-  wgrad_mma_pixels<T, S, B><<<dim3(unsigned(an_image), unsigned(splits)), B::kThreads, params.bytes, stream>>>(params);
-  launch_add_splits<T>(problem, partial, splits * params.spatial, stream);
+  launch_kernel<wgrad_mma_pixels<T, S, B>>(Kernel::kWgradMmaPixels, an_image, splits, B::kThreads, params.bytes, params,
+                                           stream);
+  launch_add_splits<T>(problem, partial, splits * params.image_blocks, stream);
 }
 
 }  // namespace

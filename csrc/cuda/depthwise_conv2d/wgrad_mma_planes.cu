@@ -1,5 +1,5 @@
-// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for contiguous images: a
-// warp has a plane of up to 16 rows, or as many rows of a larger one, and goes through the batch.
+// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for contiguous images. A warp has a plane of up to 16 rows,
+// or 16 rows of a larger plane, and goes through the batch.
 #include "wgrad_mma.cuh"
 
 namespace customops::cuda::depthwise {
@@ -9,7 +9,7 @@ constexpr int kWarps = 4, kBlock = kWarps * kWarp;
 
 template <class T>
 struct WgradMmaPlanesParams : WgradMmaParams<T> {
-  int units, planes, bands, vector, grad_vector;
+  int plane_warps, planes, bands, vector, grad_vector;
 };
 
 template <class T, class S>
@@ -24,16 +24,17 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
                 out_image = int64_t(params.channels) * params.out_h * params.out_w;
-  const int plane = warp / params.units, unit = warp % params.units;
+  const int plane = warp / params.plane_warps, plane_warp = warp % params.plane_warps;
 
   const LaneOffsets<S> own;
-  const unsigned to_in = ((plane * params.rows + unit * kRows * S::kDown + own.in_row) * params.pitch + own.in_column) *
-                         unsigned(sizeof(T));
-  const unsigned to_grad = params.grad_at + (plane * params.grad_rows + unit * kRows + own.grad_row) *
+  const unsigned to_in =
+      ((plane * params.rows + plane_warp * kRows * S::kDown + own.in_row) * params.pitch + own.in_column) *
+      unsigned(sizeof(T));
+  const unsigned to_grad = params.grad_at + (plane * params.grad_rows + plane_warp * kRows + own.grad_row) *
                                                 params.grad_pitch * unsigned(sizeof(T));
   float sum[S::kTaps][S::kDown][4] = {};
   for (int band = 0; band < params.bands; ++band) {
-    const int first = band * params.units * kRows;
+    const int first = band * params.plane_warps * kRows;
     __syncthreads();
     clear(shared, params.bytes);
     const auto source = [&] {
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
   __syncthreads();
   const auto total = [&](int i) {
     float total = 0;
-    for (int u = 0; u < params.units; ++u) total += sums[(i / kAll * params.units + u) * kAll + i % kAll];
+    for (int u = 0; u < params.plane_warps; ++u) total += sums[(i / kAll * params.plane_warps + u) * kAll + i % kAll];
     return total;
   };
   const auto again = [&](int i) {
@@ -92,41 +93,38 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradMmaPlanesParams<T> params{};
   int64_t vector = row_vector<T>(problem.in.data_ptr(), problem.x.in);
   while (round_up(problem.x.pad, vector) - problem.x.pad + 7 * S::kDown + S::kTaps > S::kGroups * kColumns) vector /= 2;
-  describe<S>(problem, vector, params);
+  set_images<S>(problem, vector, params);
   params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out),
   params.steps = int(ceil_div(problem.x.out, kColumns));
   const int64_t all_rows = patch_rows<S>(params);
-  int64_t units = std::min<int64_t>(all_rows, kWarps);
-  units = ceil_div(all_rows, ceil_div(all_rows, units));
-  int64_t planes = units == all_rows ? std::min(kWarps / units, problem.channels) : 1;
+  int64_t plane_warps = std::min<int64_t>(all_rows, kWarps);
+  plane_warps = ceil_div(all_rows, ceil_div(all_rows, plane_warps));
+  int64_t planes = plane_warps == all_rows ? std::min(kWarps / plane_warps, problem.channels) : 1;
   int64_t bytes;
-  const auto too_large = [&] {
-    set_patch<S>(units, params);
+  const auto plan_patch = [&] {  // returns its bytes
+    set_patch<S>(plane_warps, params);
     params.grad_at = int(planes * params.rows * params.pitch * sizeof(T));
     bytes = params.grad_at + planes * params.grad_rows * params.grad_pitch * sizeof(T);
-    return bytes > 48 << 10;
+    return bytes;
   };
-  while (too_large() && planes > 1) planes = (planes + 1) / 2;
-  while (too_large() && units > 1) units = (units + 1) / 2;
+  while (plan_patch() > 48 << 10 && planes > 1) planes = (planes + 1) / 2;
+  while (plan_patch() > 48 << 10 && plane_warps > 1) plane_warps = (plane_warps + 1) / 2;
   const int64_t channel_groups = ceil_div(problem.channels, planes), stage = bytes;
-  params.units = int(units), params.planes = int(planes), params.bands = int(ceil_div(all_rows, units)),
-  params.stage_bytes = int(stage);
-  const int64_t most = most_images(problem, int64_t(params.bands) * params.steps);
+  params.plane_warps = int(plane_warps), params.planes = int(planes),
+  params.bands = int(ceil_div(all_rows, plane_warps)), params.stage_bytes = int(stage);
+  const int64_t most = max_images(problem, int64_t(params.bands) * params.steps);
   if (most == 0) fail_choice(Kernel::kWgradMmaPlanes);
   const BatchSplit split =
       split_batch(problem, sizeof(T), {channel_groups, kBlock, S::kDown == 1 ? 96 : 128, stage, 0, false, most});
   params.images_a_split = split.images, params.stages = split.stages;
-  const auto fits = [&] {
-    bytes = std::max(params.stages * stage, sums_bytes<S>(kWarps, kWarps));
-    return allow_shared<wgrad_mma_planes<T, S>>(bytes);
-  };
-  while (!fits() && params.stages > 1) --params.stages;
-  if (!fits()) fail_choice(Kernel::kWgradMmaPlanes);
-  params.bytes = int(bytes);
+  const auto shared_bytes = [&] { return std::max(params.stages * stage, sums_bytes<S>(kWarps, kWarps)); };
+  while (params.stages > 1 && !allow_shared<wgrad_mma_planes<T, S>>(shared_bytes())) --params.stages;
+  params.bytes = int(shared_bytes());
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
   const Tensor partial = partial_sums<T>(problem, splits);
   params.partial = static_cast<float*>(partial.data_ptr());
-  wgrad_mma_planes<T, S><<<dim3(unsigned(channel_groups), unsigned(splits)), kBlock, bytes, stream>>>(params);
+  launch_kernel<wgrad_mma_planes<T, S>>(Kernel::kWgradMmaPlanes, channel_groups, splits, kBlock, params.bytes, params,
+                                        stream);
   launch_add_splits<T>(problem, partial, splits, stream);
 }
 

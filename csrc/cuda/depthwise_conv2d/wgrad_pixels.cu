@@ -11,7 +11,7 @@ namespace {
 constexpr int kBlock = 256;
 
 template <class R>
-struct PixelTile {
+struct WgradPixelsTile {
   static constexpr int kLanes = channel_lanes(R::kTaps);
   static constexpr int kX = R::kTaps == 7 ? 4 : 2;
   static constexpr int kY =
@@ -23,7 +23,7 @@ template <class T>
 struct WgradPixelsParams {
   const T *in, *grad;
   acc_t<T>* partial;
-  int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, batch, images_a_split, spatial, stages;
+  int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, batch, images_a_split, image_blocks, stages;
   int load_bytes, grad_at, stage_elements, bytes;
   PixelsTile tile, grad_tile;
   Divider<uint32_t> chunk, chunks, blocks_x, tiles_x;
@@ -31,7 +31,7 @@ struct WgradPixelsParams {
 
 template <class T, class R>
 __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant__ WgradPixelsParams<T> params) {
-  using S = PixelTile<R>;
+  using S = WgradPixelsTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   constexpr int kSpan = R::span(S::kX);
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
   T* const patches = reinterpret_cast<T*>(shared);
   clear(shared, params.bytes);
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int first_channel = int(params.chunks.split(rest)) * params.tile.pixel, spatial = int(rest);
+  const int first_channel = int(params.chunks.split(rest)) * params.tile.pixel, image_blocks = int(rest);
   const int vector = int(params.chunk.split(member)) * S::kLanes;
   const int bx = int(params.blocks_x.split(rest)) * params.grad_tile.columns, by = int(rest) * params.grad_tile.rows;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
@@ -109,9 +109,10 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
       for (int k = 0; k < S::kTaps; ++k) sums[member * columns + (vector + v) * S::kTaps + k] = sum[k][v];
   __syncthreads();
   A* const out =
-      params.partial + ((int64_t(blockIdx.y) * params.spatial + spatial) * params.channels + first_channel) * S::kTaps;
-  const int wanted = min(params.tile.pixel, params.channels - first_channel) * S::kTaps;
-  for (int i = threadIdx.x; i < wanted; i += blockDim.x) {
+      params.partial +
+      ((int64_t(blockIdx.y) * params.image_blocks + image_blocks) * params.channels + first_channel) * S::kTaps;
+  const int block_sums = min(params.tile.pixel, params.channels - first_channel) * S::kTaps;
+  for (int i = threadIdx.x; i < block_sums; i += blockDim.x) {
     A total = 0;
 #pragma unroll 4
     for (int m = 0; m < params.members; ++m) total += sums[m * columns + i];
@@ -121,19 +122,18 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
 
 template <class T, class R>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
-  using S = PixelTile<R>;
+  using S = WgradPixelsTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   WgradPixelsParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()),
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  set_problem<T>(problem, params);
   const int64_t vectors = problem.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
   const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
-  const int64_t all_x = ceil_div(problem.x.out, S::kX), all_y = ceil_div(problem.y.out, S::kY);
+  const int64_t image_tiles_x = ceil_div(problem.x.out, S::kX), image_tiles_y = ceil_div(problem.y.out, S::kY);
   const int64_t pixel = chunk * S::kLanes;
   const int64_t vector = channel_vector<T>(params.in, params.grad, problem.channels, pixel);
   int64_t stage = 0;
-  const auto measure = [&](int64_t x, int64_t y) {
+  const auto plan_tiles = [&](int64_t x, int64_t y) {  // returns the pixels that it reads, 0 for too many
     params.tile =
         PixelsTile((y * S::kY - 1) * R::kDown + R::kTaps, (x * S::kX - 1) * R::kDown + R::kTaps, pixel, vector);
     params.grad_tile = PixelsTile(y * S::kY, x * S::kX, pixel, vector);
@@ -142,32 +142,30 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
     stage = params.stage_elements * int64_t(sizeof(T));
     return stage <= 55 << 10 ? int64_t(params.tile.rows) * params.tile.columns : 0;
   };
-  const auto [tiles_x, tiles_y] = tiles_of_block(all_x, all_y, members, measure);
-  measure(tiles_x, tiles_y);
-  const int64_t blocks_x = ceil_div(all_x, tiles_x), blocks_y = ceil_div(all_y, tiles_y);
-  params.spatial = int(blocks_x * blocks_y);
+  const auto [tiles_x, tiles_y] = tiles_of_block(image_tiles_x, image_tiles_y, members, plan_tiles);
+  plan_tiles(tiles_x, tiles_y);
+  const int64_t blocks_x = ceil_div(image_tiles_x, tiles_x), blocks_y = ceil_div(image_tiles_y, tiles_y);
+  params.image_blocks = int(blocks_x * blocks_y);
   params.members = int(std::min<int64_t>(members, tiles_x * tiles_y));
   const int64_t threads = round_up(params.members * chunk, kWarp);
   const bool past_l1 = run_bytes<T>(nullptr, problem.channels, pixel) == kAccess;  // of the shape alone
-  const BatchSplit split = split_batch(problem, sizeof(T), {chunks * params.spatial, threads, 128, stage, 0, past_l1});
+  const BatchSplit split =
+      split_batch(problem, sizeof(T), {chunks * params.image_blocks, threads, 128, stage, 0, past_l1});
   params.images_a_split = split.images, params.stages = split.stages;
   const int64_t splits = ceil_div(problem.batch, params.images_a_split),
                 sums = members * chunk * S::kTaps * S::kLanes * sizeof(A);
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
   while (params.stages > 1 && !allow_shared<wgrad_pixels<T, R>>(bytes(params.stages))) --params.stages;
   params.bytes = int(bytes(params.stages));
-  if (!allow_shared<wgrad_pixels<T, R>>(params.bytes)) fail_choice(Kernel::kWgradPixels);
-  const Tensor partial = partial_sums<T>(problem, splits * params.spatial);
+  const Tensor partial = partial_sums<T>(problem, splits * params.image_blocks);
   params.partial = static_cast<A*>(partial.data_ptr());
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
-  params.out_h = int(problem.y.out);
-  params.channels = int(problem.channels), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
-  params.tiles = int(tiles_x * tiles_y), params.batch = int(problem.batch), params.load_bytes = int(vector * sizeof(T));
+  params.left = int(problem.x.pad), params.top = int(problem.y.pad);
+  params.tiles = int(tiles_x * tiles_y), params.load_bytes = int(vector * sizeof(T));
   params.chunk = Divider<uint32_t>(chunk), params.chunks = Divider<uint32_t>(chunks);
   params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
-  wgrad_pixels<T, R>
-      <<<dim3(unsigned(chunks * params.spatial), unsigned(splits)), unsigned(threads), params.bytes, stream>>>(params);
-  launch_add_splits<T>(problem, partial, splits * params.spatial, stream);
+  launch_kernel<wgrad_pixels<T, R>>(Kernel::kWgradPixels, chunks * params.image_blocks, splits, threads, params.bytes,
+                                    params, stream);
+  launch_add_splits<T>(problem, partial, splits * params.image_blocks, stream);
 }
 
 template <class T, int taps>

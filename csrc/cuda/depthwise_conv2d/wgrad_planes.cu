@@ -11,7 +11,7 @@ namespace {
 constexpr int kBlock = 128;
 
 template <class R>
-struct PlaneTile {
+struct WgradPlanesTile {
   static constexpr int kX = 4 / R::kDown, kY = 7, kVector = 4;
   static constexpr int kStep = kX * R::kDown, kShift = 4 - R::kCentre;  // images start at a vector
   static constexpr int kRow = (kShift + R::span(kX) + kVector - 1) / kVector * kVector;
@@ -29,7 +29,7 @@ struct WgradPlanesParams {
 
 template <class T, class R>
 __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant__ WgradPlanesParams<T> params) {
-  using S = PlaneTile<R>;
+  using S = WgradPlanesTile<R>;
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
   const int channel = int(blockIdx.x) * params.planes, count = min(params.planes, params.channels - channel);
@@ -107,49 +107,44 @@ __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant_
 
 template <class T, class R>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
-  using S = PlaneTile<R>;
+  using S = WgradPlanesTile<R>;
   using A = acc_t<T>;
-  const int64_t tiles_x = ceil_div(problem.x.out, S::kX), all_y = ceil_div(problem.y.out, S::kY);
-  int64_t tiles_y = std::min(all_y, kBlock / tiles_x);
-  tiles_y = ceil_div(all_y, ceil_div(all_y, tiles_y));
-  int64_t planes = tiles_y == all_y ? std::min(kBlock / (tiles_x * tiles_y), problem.channels) : 1;
+  const int64_t tiles_x = ceil_div(problem.x.out, S::kX), image_tiles_y = ceil_div(problem.y.out, S::kY);
+  int64_t tiles_y = std::min(image_tiles_y, kBlock / tiles_x);
+  tiles_y = ceil_div(image_tiles_y, ceil_div(image_tiles_y, tiles_y));
+  int64_t planes = tiles_y == image_tiles_y ? std::min(kBlock / (tiles_x * tiles_y), problem.channels) : 1;
   WgradPlanesParams<T> params{};
   int64_t bytes;
-  const auto too_large = [&] {
+  const auto plan_patch = [&] {  // returns its bytes
     params.pitch = int(round_up((tiles_x - 1) * S::kStep + S::kRow, kAccess / sizeof(T)));
     params.grad_pitch = int(round_up(tiles_x * S::kX, kAccess / sizeof(T)));
     params.rows = int((tiles_y * S::kY - 1) * R::kDown + R::kTaps);
     params.grad_at = int(round_up(planes * params.rows * params.pitch * sizeof(T), kAccess));
     bytes = params.grad_at + round_up(planes * tiles_y * S::kY * params.grad_pitch * sizeof(T), kAccess);
-    return bytes > 48 << 10;
+    return bytes;
   };
-  while (too_large() && planes > 1) planes = (planes + 1) / 2;
-  while (too_large() && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
+  while (plan_patch() > 48 << 10 && planes > 1) planes = (planes + 1) / 2;
+  while (plan_patch() > 48 << 10 && tiles_y > 1) tiles_y = (tiles_y + 1) / 2;
   const int64_t groups = ceil_div(problem.channels, planes);
   params.stage_bytes = int(bytes);
   const BatchSplit split = split_batch(problem, sizeof(T), {groups, kBlock, 128, bytes, 0});
   params.images_a_split = split.images, params.stages = split.stages;
-  const auto fits = [&] {
-    bytes = std::max<int64_t>(params.stages * params.stage_bytes, round_up(kBlock * S::kTaps * sizeof(A), kAccess));
-    return allow_shared<wgrad_planes<T, R>>(bytes);
+  const auto shared_bytes = [&] {
+    return std::max<int64_t>(params.stages * params.stage_bytes, round_up(kBlock * S::kTaps * sizeof(A), kAccess));
   };
-  while (!fits() && params.stages > 1) --params.stages;
-  if (!fits()) fail_choice(Kernel::kWgradPlanes);
+  while (params.stages > 1 && !allow_shared<wgrad_planes<T, R>>(shared_bytes())) --params.stages;
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
   const Tensor partial = partial_sums<T>(problem, splits);
-  params.in = static_cast<const T*>(problem.in.data_ptr()),
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  set_problem<T>(problem, params);
   params.partial = static_cast<A*>(partial.data_ptr());
-  params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
-  params.out_h = int(problem.y.out);
   params.left = int(problem.x.pad + S::kShift), params.top = int(problem.y.pad),
   params.columns = int((tiles_x - 1) * S::kStep + S::kRow);
-  params.planes = int(planes), params.channels = int(problem.channels), params.batch = int(problem.batch);
-  params.bands = int(ceil_div(all_y, tiles_y)), params.bytes = int(bytes);
+  params.planes = int(planes);
+  params.bands = int(ceil_div(image_tiles_y, tiles_y)), params.bytes = int(shared_bytes());
   params.load_bytes = int(sizeof(T)) * row_vector<T>(params.in, params.in_w, params.left);
   params.grad_load_bytes = int(sizeof(T)) * row_vector<T>(params.grad, params.out_w);
   params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);
-  wgrad_planes<T, R><<<dim3(unsigned(groups), unsigned(splits)), kBlock, bytes, stream>>>(params);
+  launch_kernel<wgrad_planes<T, R>>(Kernel::kWgradPlanes, groups, splits, kBlock, params.bytes, params, stream);
   launch_add_splits<T>(problem, partial, splits, stream);
 }
 

@@ -22,7 +22,7 @@ struct WgradRowsParams {
   Divider<uint32_t> groups, subrows, out_h;
 };
 
-// Copies `rows` rows from first_row on, as far as they lie in the segment, into shared memory.
+// Copies the segment of `rows` rows from first_row on into shared memory.
 template <class T, class A>
 __device__ void load_rows(const WgradRowsParams<T>& params, uint32_t first_row, int rows, int channel, int segment,
                           A* shared) {
@@ -153,8 +153,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.out_h = Divider<uint32_t>(problem.y.out),
   params.lanes_log = log_lanes(params.pitch, params.rows_a_step * subrows);
   const int64_t grid = problem.channels * ceil_div(params.sets, params.sets_a_block);
-  const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / grid, 1, 65535);
-  params.rows_a_split = round_up(ceil_div(params.rows, wanted), params.rows_a_step);
+  const int64_t target_splits = std::clamp<int64_t>(kWantedBlocks / grid, 1, 65535);
+  params.rows_a_split = round_up(ceil_div(params.rows, target_splits), params.rows_a_step);
   const int64_t splits = ceil_div(params.rows, params.rows_a_split);
   const WgradPartialSums<T> sums(problem, splits);
   params.result = sums.result();

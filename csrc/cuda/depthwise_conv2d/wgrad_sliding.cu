@@ -30,6 +30,34 @@ struct WgradSlidingParams {
   int members;
 };
 
+// Widens n pixels of each row into the window, from its pixel kFirst on.
+template <class T, int n, int kFirst, int kPixels, int kRows, int kWidth, int kVector, class A>
+__device__ __forceinline__ void widen_into_window(const Access<T, kVector> (&pixels)[kPixels][kRows],
+                                                  A (&window)[kRows][kWidth][kVector]) {
+#pragma unroll
+  for (int row = 0; row < kRows; ++row)
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) window[row][kFirst + i][v] = widen(part<T>(pixels[i][row], v));
+}
+
+// Adds the products of the gradients of outputs o to o + kTaps, as far as there are outputs, with the window's pixels.
+template <class T, int kTaps, int kRows, int kWidth, int kVector, class Int, class A>
+__device__ __forceinline__ void add_gradients(const Access<T, kVector> (&gradient)[kTaps], Int o, Int outputs,
+                                              const A (&window)[kRows][kWidth][kVector],
+                                              A (&sum)[kRows][kTaps][kVector]) {
+#pragma unroll
+  for (int k = 0; k < kTaps; ++k)
+    if (o + k < outputs)  // or infinities would meet gradients that are not there
+#pragma unroll
+      for (int row = 0; row < kRows; ++row)
+#pragma unroll
+        for (int j = 0; j < kTaps; ++j)
+#pragma unroll
+          for (int v = 0; v < kVector; ++v) sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
+}
+
 // Adds the walk over `walk` outputs of one residue along one line. All loads of a step are under way before the first
 // is waited for.
 template <int kTaps, int kRows, int kVector, class T, class Int, class A>
@@ -67,29 +95,9 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
       from += grad_hop;
       read(coming[k]);
     }
-    if (o == 0) {
-#pragma unroll
-      for (int row = 0; row < kRows; ++row)
-#pragma unroll
-        for (int i = 0; i < kCarried; ++i)
-#pragma unroll
-          for (int v = 0; v < kVector; ++v) window[row][i][v] = widen(part<T>(carried[i][row], v));
-    }
-#pragma unroll
-    for (int row = 0; row < kRows; ++row)
-#pragma unroll
-      for (int k = 0; k < kTaps; ++k)
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) window[row][kCarried + k][v] = widen(part<T>(coming[k][row], v));
-#pragma unroll
-    for (int k = 0; k < kTaps; ++k)
-      if (o + k < outputs)  // or infinities would meet gradients that are not there
-#pragma unroll
-        for (int row = 0; row < kRows; ++row)
-#pragma unroll
-          for (int j = 0; j < kTaps; ++j)
-#pragma unroll
-            for (int v = 0; v < kVector; ++v) sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
+    if (o == 0) widen_into_window<T, kCarried, 0>(carried, window);
+    widen_into_window<T, kTaps, kCarried>(coming, window);
+    add_gradients<T>(gradient, o, outputs, window, sum);
 #pragma unroll
     for (int row = 0; row < kRows; ++row)
 #pragma unroll
