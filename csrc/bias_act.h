@@ -262,14 +262,14 @@ inline int64_t bias_dim(const Tensor& x, int64_t dim) {
   return dim < 0 ? dim + dims : dim;
 }
 
-// t where it lies in memory like `out`, otherwise a copy that does. `usable` may ask for more, such as alignment.
+// t where it lies in memory like `out`, otherwise a copy that does. `usable` may require more, such as alignment.
 template <class F>
 Tensor laid_out_like(const Tensor& t, const Tensor& out, const F& usable) {
-  auto sizes = t.sizes(), strides = t.strides(), wanted = out.strides();
+  auto sizes = t.sizes(), strides = t.strides(), expected = out.strides();
   bool same = usable(t);
-  for (size_t d = 0; d < sizes.size(); ++d) same = same && (sizes[d] == 1 || strides[d] == wanted[d]);
+  for (size_t d = 0; d < sizes.size(); ++d) same = same && (sizes[d] == 1 || strides[d] == expected[d]);
   if (same || t.numel() == 0) return t;
-  Tensor copy = empty_strided(t, sizes, wanted);
+  Tensor copy = empty_strided(t, sizes, expected);
   torch::stable::copy_(copy, t);
   return copy;
 }

@@ -65,7 +65,7 @@ Gradients gradients(const Tensor& grad, const Tensor& x, const Tensor& weight, i
                     bool needs_weight, bool needs_bias) {
   check_image("_depthwise_conv2d_gradients", "x", x);
   check_weight("_depthwise_conv2d_gradients", "x", x, weight);
-  Gradients all;  // of them, undefined tensors are what isn't needed
+  Gradients all;  // tensors that are not needed stay undefined
   auto& [of_x, of_weight, of_bias] = all;
   if (needs_x)
     of_x = grad_input(grad, weight, x.size(2), x.size(3), stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w,

@@ -35,22 +35,22 @@ Capability detect() {
 #endif
 }
 
-// What to use of that. Intel's instructions for bfloat16 were slower than those for float32 (Emerald Rapids: up to 1.7
-// times in depthwise_conv2d), AMD's faster (Zen 5: 1.3 times).
-Capability fastest(Capability most) {
+// The one to use, of what the machine has. Intel's instructions for bfloat16 were slower than those for float32
+// (Emerald Rapids: up to 1.7 times in depthwise_conv2d), AMD's faster (Zen 5: 1.3 times).
+Capability fastest(Capability best) {
 #if defined(__x86_64__)
-  if (most == Capability::avx512_bf16 && __builtin_cpu_is("intel")) return Capability::avx512;
+  if (best == Capability::avx512_bf16 && __builtin_cpu_is("intel")) return Capability::avx512;
 #endif
-  return most;
+  return best;
 }
 
 Capability choose() {
-  const Capability most = detect();
-  const char* wanted = std::getenv("CUSTOMOPS_CPU_CAPABILITY");
-  if (wanted == nullptr || *wanted == '\0') return fastest(most);
+  const Capability best = detect();
+  const char* requested = std::getenv("CUSTOMOPS_CPU_CAPABILITY");
+  if (requested == nullptr || *requested == '\0') return fastest(best);
   for (int level = 0; level < 4; ++level)
-    if (std::string(wanted) == kNames[level]) return std::min(most, Capability(level));
-  fail("CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2, avx512 or avx512_bf16, got ", wanted);
+    if (std::string(requested) == kNames[level]) return std::min(best, Capability(level));
+  fail("CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2, avx512 or avx512_bf16, got ", requested);
 }
 
 std::string cpu_capability() { return kNames[int(capability())]; }

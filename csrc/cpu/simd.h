@@ -22,15 +22,15 @@ using c10::Half;
 
 enum class Capability { baseline, avx2, avx512, avx512_bf16 };
 
-// What is fastest on this machine, or what the environment variable CUSTOMOPS_CPU_CAPABILITY (one of the names above)
-// asks for, as far as the machine has it. Read once. Defined in capability.cpp.
+// The fastest on this machine, or the one that the environment variable CUSTOMOPS_CPU_CAPABILITY names, or the best
+// below it that the machine has. Read once. Defined in capability.cpp.
 Capability capability();
 
 template <Capability c>
 using Isa = std::integral_constant<Capability, c>;
 
-// Whether loops are compiled for wider registers, too. Then a version for every size of their work is not worth the
-// time that it takes to compile: machines of the last ten years do not run it.
+// Whether c is only the fallback for machines older than some ten years. Loops then have fewer specialised versions:
+// these take long to compile, and hardly any machine runs them.
 #if defined(__x86_64__)
 template <Capability c>
 constexpr bool kOldest = c == Capability::baseline;
@@ -89,8 +89,8 @@ void run_simd_bf16([[maybe_unused]] const F& f) {
 #endif
 }
 
-// Runs f(isa) for the instruction set that is being compiled for, in a function of its own, so that what f keeps in
-// registers doesn't compete with what is around it.
+// Runs f(isa) in a function of its own for the instruction set of the caller, so that the values that f keeps in
+// registers do not compete with those of the code around it.
 template <Capability c, class F>
 void outline(Isa<c>, const F& f) {
 #if defined(__x86_64__)
@@ -105,8 +105,8 @@ void outline(Isa<c>, const F& f) {
     run_baseline(f);
 }
 
-// float16 has conversion instructions of its own, which the compiler does not find by itself: these do the part of n
-// that fills whole vectors and return its length.
+// float16 has conversion instructions, which the compiler does not find by itself. These functions convert the part of
+// n that fills whole vectors, and return its length.
 template <Capability c>
 int64_t widen_vectors(Isa<c>, const Half*, float*, int64_t) {
   return 0;

@@ -27,8 +27,8 @@ void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int6
   }
 }
 
-// Elements [begin, begin + n) of input k, in the output's memory order, contiguous: a pointer into the input where
-// it already is, `buffer` otherwise.
+// Returns elements [begin, begin + n) of input k in the output's memory order: a pointer into the input if they are
+// contiguous there, else `buffer`, filled with them.
 template <size_t kInputs, class T>
 const T* read(const Walk<kInputs>& walk, int k, const T* base, int64_t begin, int64_t n, T* buffer) {
   const auto& size = walk.size;

@@ -17,8 +17,8 @@
 
 namespace customops::cuda {
 
-// ask(device) of the current device, where an answer that isn't 0 never changes: asked once, because the driver takes a
-// lock for each question. F is a lambda: what is known belongs to its type.
+// ask(device) for the current device, cached if it is not 0: the driver takes a lock for each call. F is a lambda, so
+// that each caller has a cache of its own.
 template <class F>
 int once_a_device(const F& ask) {
   static std::array<std::atomic<int>, 128> known;  // torch has no more devices

@@ -1,8 +1,8 @@
-// depthwise_conv2d, forward and dgrad, for channels_last images: 3x3 taps at stride 2, where a pixel counts for so
-// few outputs that shared memory costs more than it saves, and what fwd_pixels.cu leaves of 3x3 and 5x5:
-// where the channels are no multiple of those that a thread takes there, or the image is not aligned for them.
-// Neighbouring threads take neighbouring channels; each keeps their taps in registers, walks down the rows of its
-// window, reads some rows ahead, and leaves what windows have in common to the caches.
+// depthwise_conv2d, forward and dgrad, for channels_last images, read straight from memory. It computes 3x3 taps at
+// stride 2, where a pixel is used by so few outputs that shared memory costs more than it saves, and 3x3 and 5x5 taps
+// where fwd_pixels does not apply: the channels are not a multiple of a thread's channels there, or the image is not
+// aligned. Neighbouring threads take neighbouring channels. Each keeps its taps in registers, walks down the rows of
+// its window, and reads some rows ahead; the caches hold what windows share.
 #include "read_pixels.cuh"
 
 namespace customops::cuda::depthwise {
@@ -40,7 +40,7 @@ struct FwdDirectParams {
   Divider<uint32_t> phases_x, phases_y;  // of the dilation
 };
 
-// One axis of the image that a thread sees: of those pixels that lie a dilation apart.
+// One axis of the image of the pixels that are a dilation apart.
 struct Interleaved {
   int in, out, phase, first, before;  // sizes; the first pixel of the output and of the input; zeros before that
 

@@ -1,6 +1,6 @@
 // depthwise_conv2d, forward and dgrad, for few outputs of few taps, of any kernel, stride, dilation and dtype. A thread
-// computes one output straight from memory: with so little to do, waiting for one load after another is the time, and
-// no tile or window is worth its setup.
+// computes one output straight from memory. The time of so little work is the latency of dependent loads, and no tile
+// or window is worth its setup.
 #include "problem.cuh"
 
 namespace customops::cuda::depthwise {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ F
   const int64_t first_tap = int64_t(channel) * (taps_y * taps_x) + (params.flipped ? taps_y * taps_x - 1 : 0);
   const int sign = params.flipped ? -1 : 1;
   acc_t<T> sum = params.bias ? params.bias[channel] : acc_t<T>(0);
-  // Loads of several taps before the first product: they do not wait for each other.
+  // Several taps are loaded before the first product, so that the loads do not wait for each other.
   constexpr int kAtOnce = kTaps > 0 ? kTaps : 4;
 #pragma unroll(kTaps > 0 ? kTaps : 1)
   for (int ky = 0; ky < taps_y; ++ky) {

@@ -1,8 +1,8 @@
-// depthwise_conv2d, forward and dgrad, for any kernel, stride, dilation and dtype: what no kernel for certain sizes
-// takes. A thread computes kOutputs outputs whose windows overlap (sliding.cuh) and keeps the inputs under them in
-// registers, which slide along one axis, tap by tap. It reads straight from memory: neighbouring threads take
-// neighbouring columns of a contiguous image, which slides along y, or neighbouring channels of a channels_last image,
-// which slides along the axis with more taps, and the L1 cache holds what windows of neighbours share.
+// depthwise_conv2d, forward and dgrad, for any kernel, stride, dilation and dtype. A thread computes kOutputs outputs
+// whose windows overlap (sliding.cuh). It keeps the inputs under them in registers, which slide along one axis, tap by
+// tap, and reads straight from memory; the L1 cache holds what the windows of neighbouring threads share. Neighbouring
+// threads take neighbouring columns of contiguous images, or neighbouring channels of channels_last images. problem.h
+// (plan_sliding) chooses the axis and the number of outputs.
 #include "sliding.cuh"
 #include "split_batch.cuh"
 

@@ -5,8 +5,8 @@
 
 namespace customops::cuda::depthwise {
 
-// Threads that copy a run of n elements together, the logarithm of a power of two: some elements each, but so many that
-// `runs` runs keep a block busy.
+// The logarithm of the threads that copy a run of n elements together: each copies several elements, as long as `runs`
+// runs keep all threads of a block busy.
 inline int log_lanes(int64_t n, int64_t runs) {
   int log = 0;
   while ((1 << log) < std::min<int64_t>(kThreads, n) &&
@@ -15,8 +15,8 @@ inline int log_lanes(int64_t n, int64_t runs) {
   return log;
 }
 
-// Copies samples first, first + step, ... of a row of `size` into shared memory, widened, zeros outside; by `lanes`
-// threads. Loads are under way together.
+// Copies samples first, first + step, ... of a row of `size` elements into shared memory, widened, with zeros outside
+// of the row. `lanes` threads take part; each issues several loads before it waits for the first.
 template <class T, class A>
 __device__ void copy_row(const T* row, int size, int first, int step, A* to, int samples, int lane, int lanes) {
   constexpr int kAtOnce = 8;
@@ -35,7 +35,7 @@ __device__ void copy_row(const T* row, int size, int first, int step, A* to, int
   }
 }
 
-// Taps first, first + step, ...: `count` of them; the first reads input `start` for the first output.
+// Every tap_step-th tap from `first` on, `count` of them. For the first output, the first of them reads input `start`.
 template <class Int>
 struct TapClass {
   Int first, count, start;
@@ -57,7 +57,7 @@ __device__ TapClass<Int> class_of_phase(const SlidingAxis<Int>& a, Int phase) {
   return {first, count, (phase - a.pad + first * a.dilation) / a.up};
 }
 
-// The taps that meet an input for one output of an axis: taps first, first + tap_step, ... read inputs input,
+// The taps that read a pixel for one output of an axis: taps first, first + tap_step, ... read inputs `input`,
 // input + input_step, ...
 template <class Int>
 struct TapRange {
@@ -97,9 +97,8 @@ struct SlidingParams {
   bool flipped;
 };
 
-// Adds taps begin to before end of one class and row to a thread's outputs. in: the row; first: the input under output
-// 0 and tap 0. weight(k): tap k of the class, a Vector. All loads of a step are under way before the first is waited
-// for.
+// Adds taps [begin, end) of one class and row to a thread's outputs. in: the row; first: the input that output 0 reads
+// by tap 0. weight(k): tap k of the class, a Vector. A step issues all its loads before it waits for the first.
 template <int kOutputs, int kVector, class T, class Int, class A, class Weight>
 __device__ void slide_over(const T* in, Int first, Int step, Int size, Int stride, Int begin, Int end,
                            const Weight& weight, A (&sum)[kOutputs][kVector]) {

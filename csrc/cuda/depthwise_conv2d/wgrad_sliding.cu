@@ -1,10 +1,9 @@
-// depthwise_conv2d's wgrad for any kernel, stride, dilation and dtype: what no kernel for certain sizes takes. A thread
-// holds sums for kTaps taps along the axis that slides, in each of kRows rows of taps along the other. It walks along
-// the first axis over outputs whose windows overlap (sliding.cuh), so that each input it reads meets kTaps gradients
-// and each gradient kTaps * kRows inputs. Neighbouring threads take neighbouring columns of contiguous images, which
-// slide along y unless they are flat, or neighbouring channels of channels_last images, which slide along x. The
-// threads of a block are added up in shared memory, the blocks in a second kernel (split_batch.cuh): the order depends
-// on shapes alone.
+// depthwise_conv2d's wgrad for any kernel, stride, dilation and dtype. A thread holds the sums of kTaps taps along the
+// axis that slides, for each of kRows rows of taps. It walks along that axis over outputs whose windows overlap
+// (sliding.cuh): each input that it reads is multiplied with kTaps gradients, and each gradient with kTaps * kRows
+// inputs. Neighbouring threads take neighbouring columns of contiguous images, which slide along y unless they are
+// flat, or neighbouring channels of channels_last images, which slide along x. The sums of a block are added in shared
+// memory, those of all blocks by a second kernel (split_batch.cuh), in an order that depends on shapes alone.
 #include "sliding.cuh"
 #include "split_batch.cuh"
 
@@ -58,8 +57,8 @@ __device__ __forceinline__ void add_gradients(const Access<T, kVector> (&gradien
           for (int v = 0; v < kVector; ++v) sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
 }
 
-// Adds the walk over `walk` outputs of one residue along one line. All loads of a step are under way before the first
-// is waited for.
+// Adds the walk over `walk` outputs of one residue along one line. A step issues all its loads before it waits for the
+// first.
 template <int kTaps, int kRows, int kVector, class T, class Int, class A>
 __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* const (&rows)[kRows], const T* grad,
                          Int first_in, Int first_out, Int walk, A (&sum)[kRows][kTaps][kVector]) {

@@ -1,7 +1,7 @@
 // depthwise_conv2d's wgrad for batches of contiguous images and gradients exactly 7 or 8 pixels wide and up to 16 high
-// at stride 1, with up to 64 rows of taps. A lane computes a row of the taps from its image, by multiplying each pixel
-// of a row with each of the gradient's; then the lanes' sums are added up. A block goes through several times 32
-// images.
+// at stride 1, with up to 64 rows of taps. A lane computes a row of the taps from its image: it multiplies each pixel
+// of a row with each pixel of a row of the gradient. The lanes' sums are then added. A block goes through several times
+// 32 images.
 #include "small.cuh"
 
 namespace customops::cuda::depthwise {
@@ -17,8 +17,8 @@ struct WgradSmallParams {
   int in_pitch, grad_pitch, in_bytes, grad_bytes, grad_at, sums_at;
 };
 
-// The sums of `values` numbers over the lanes of a warp: each step halves the numbers that a lane has, and the lanes
-// that it shares them with. With 16 of them, lane l returns the sum of number l / 2.
+// Adds `values` numbers over the lanes of a warp. Each step halves the numbers of a lane: it gives one half to another
+// lane and gets the other half of that lane's. With 16 numbers, lane l returns the sum of number l / 2.
 template <int values, class A>
 __device__ A add_lanes(const A (&x)[values]) {
   static_assert(values <= kWarp / 2 && (values & (values - 1)) == 0);
@@ -37,7 +37,7 @@ __device__ A add_lanes(const A (&x)[values]) {
   }
 }
 
-// kWidth: of image and gradient, exactly: zeros beyond them would meet infinities.
+// kWidth: the exact width of image and gradient: zeros beyond it could be multiplied by infinities.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock) wgrad_small(const __grid_constant__ WgradSmallParams<T> params) {
   using A = acc_t<T>;
