@@ -68,8 +68,8 @@ inline void check_steps(const char* op, const char* axis, int64_t stride, int64_
                         int64_t dilation) {
   if (stride < 1) fail(op, ": stride must be at least 1, got ", stride, " along ", axis);
   if (dilation < 1) fail(op, ": dilation must be at least 1, got ", dilation, " along ", axis);
-  constexpr int64_t kMost = int64_t(1) << 31;  // so that sums and products of these and of sizes fit into 64 bits
-  if (stride > kMost || dilation > kMost || pad0 > kMost || pad1 > kMost)
+  constexpr int64_t kMaxStep = int64_t(1) << 31;  // so that sums and products of these and of sizes fit into 64 bits
+  if (stride > kMaxStep || dilation > kMaxStep || pad0 > kMaxStep || pad1 > kMaxStep)
     fail(op, ": stride, dilation and padding must be at most 2^31, got ", stride, ", ", dilation, ", ", pad0, " and ",
          pad1, " along ", axis);
   if (pad0 < 0 || pad1 < 0) fail(op, ": padding must not be negative, got ", pad0 < 0 ? pad0 : pad1, " along ", axis);

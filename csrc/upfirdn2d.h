@@ -44,8 +44,8 @@ struct Upfirdn2d {
 inline Axis make_axis(const char* name, int64_t in, int64_t taps, int64_t up, int64_t down, int64_t pad0,
                       int64_t pad1) {
   if (up < 1 || down < 1) fail("upfirdn2d: up and down must be at least 1, got ", up, " and ", down, " along ", name);
-  constexpr int64_t kMost = int64_t(1) << 31;  // so that sums and products of these and of sizes fit into 64 bits
-  if (up > kMost || down > kMost || pad0 > kMost || pad0 < -kMost || pad1 > kMost || pad1 < -kMost)
+  constexpr int64_t kMaxStep = int64_t(1) << 31;  // so that sums and products of these and of sizes fit into 64 bits
+  if (up > kMaxStep || down > kMaxStep || pad0 > kMaxStep || pad0 < -kMaxStep || pad1 > kMaxStep || pad1 < -kMaxStep)
     fail("upfirdn2d: up, down and padding must be at most 2^31, got ", up, ", ", down, ", ", pad0, " and ", pad1,
          " along ", name);
   if (in < 1) fail("upfirdn2d: x must have at least one pixel along ", name, ", got none");

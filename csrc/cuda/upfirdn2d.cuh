@@ -5,8 +5,9 @@
 //            the L1 cache serves the pixels that windows share;
 //   general  everything else, an output a thread.
 // In the first two a thread computes kX by kY outputs in registers. It walks down the rows of its window and adds each
-// to all the outputs that it concerns, so that every value is read and widened once; a separable filter is applied
-// along x to the row, and along y to the result. As factors and taps are constants, so is which tap meets which pixel.
+// row to all the outputs whose windows it is in, so that every value is read and widened once; a separable filter is
+// applied along x to the row, and along y to the result. As factors and taps are constants, so is the tap for each
+// pixel and output.
 #pragma once
 
 #include "../upfirdn2d.h"
@@ -37,7 +38,7 @@ struct Common {
 };
 
 template <class T>
-struct ImagesOf {
+struct TileParams {
   const T* in;
   T* out;
   int in_w, in_h, out_w, out_h, channels;
@@ -119,7 +120,7 @@ struct Tile {
   static constexpr int kOutW = kWarp * kX, kOutH = kWarps * kY;
   static constexpr int kInW = ((kWarp - 1) * kStepX + kSpan) / kPixels;  // words
   static constexpr int kInH = (kWarps - 1) * kStepY + C::span(kY);
-  // Threads that are 32 bytes apart would meet in half of the banks: every other group of 32 words swaps neighbouring
+  // Threads that are 32 bytes apart would use only half of the banks: every other group of 32 words swaps neighbouring
   // vectors.
   static constexpr bool kSwizzled = kStepX * sizeof(T) == 32;
   // The slack keeps five blocks in a multiprocessor instead of six, which is 8 % faster on an H200.
@@ -132,7 +133,7 @@ struct Tile {
 
 template <class T, class C>
 __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.blocks)
-    tiled(const __grid_constant__ ImagesOf<T> p) {
+    tiled(const __grid_constant__ TileParams<T> params) {
   using S = Tile<T, C>;
   constexpr int kPixels = S::kPixels;
   __shared__ alignas(kAccess) uint32_t tile[S::kInH][S::kPitch];
@@ -140,15 +141,15 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
   __shared__ float shared_taps[C::kAllTaps];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   uint32_t plane = blockIdx.x;
-  const int ox = int(p.tiles_x.split(plane)) * S::kOutW, oy = int(p.tiles_y.split(plane)) * S::kOutH;
-  const int ix = ox / C::kUp * C::kDown - p.shift_x, iy = oy / C::kUp * C::kDown - p.shift_y;
-  load_taps<C>(p.filter, p.gain, shared_taps);
+  const int ox = int(params.tiles_x.split(plane)) * S::kOutW, oy = int(params.tiles_y.split(plane)) * S::kOutH;
+  const int ix = ox / C::kUp * C::kDown - params.shift_x, iy = oy / C::kUp * C::kDown - params.shift_y;
+  load_taps<C>(params.filter, params.gain, shared_taps);
 
-  // Rows start anywhere. A row of 16-bit pixels is read from the word in which it starts, and put right only when it is
+  // Rows start anywhere. A row of 16-bit pixels is read from the word in which it starts, and shifted only when it is
   // used: `odd_row(r)` says by how many pixels.
-  const T* const corner = p.in + (int64_t(plane) * p.in_h + iy) * p.in_w + ix;  // may lie outside
+  const T* const corner = params.in + (int64_t(plane) * params.in_h + iy) * params.in_w + ix;  // may lie outside
   const unsigned start = unsigned(reinterpret_cast<uintptr_t>(corner) / sizeof(T));
-  const auto odd_row = [&](int r) { return int((start + unsigned(r) * unsigned(p.in_w)) % kPixels); };
+  const auto odd_row = [&](int r) { return int((start + unsigned(r) * unsigned(params.in_w)) % kPixels); };
   constexpr int kColumns = (S::kInW + kWarp - 1) / kWarp;
   const int odd = odd_row(warp);  // and of every row that this warp reads
 #pragma unroll 1
@@ -157,12 +158,13 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
 #pragma unroll
     for (int f = 0; f < S::kFlight; ++f) {
       const int r = top + f * S::kWarps;
-      const bool inside = r < S::kInH && unsigned(iy + r) < unsigned(p.in_h);
-      const uint32_t* const row = reinterpret_cast<const uint32_t*>(corner + int64_t(r) * p.in_w - odd);
+      const bool inside = r < S::kInH && unsigned(iy + r) < unsigned(params.in_h);
+      const uint32_t* const row = reinterpret_cast<const uint32_t*>(corner + int64_t(r) * params.in_w - odd);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int word = c * kWarp + lane, column = ix + word * kPixels - odd;
-        const bool first = unsigned(column) < unsigned(p.in_w), second = unsigned(column + 1) < unsigned(p.in_w);
+        const bool first = unsigned(column) < unsigned(params.in_w),
+                   second = unsigned(column + 1) < unsigned(params.in_w);
         const bool any = inside && word < S::kInW && (kPixels == 1 ? first : first || second);
         value[f][c] = any ? row[word] : 0;
         if (kPixels > 1 && !first) value[f][c] &= 0xffff0000u;
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
   }
   __syncthreads();
 
-  const int first = oy + warp * S::kY, rows = min(S::kY, p.out_h - first);
+  const int first = oy + warp * S::kY, rows = min(S::kY, params.out_h - first);
   if (rows <= 0) return;  // the whole warp; nothing below waits for other warps
   float taps[C::kTapsX];
 #pragma unroll
@@ -211,8 +213,8 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
     add_row<C>(i, taps, shared_taps + C::kTaps, row, sum);
   }
 
-  T* const out = p.out + (int64_t(plane) * p.out_h + first) * p.out_w + ox;
-  const int width = p.out_w - ox;
+  T* const out = params.out + (int64_t(plane) * params.out_h + first) * params.out_w + ox;
+  const int width = params.out_w - ox;
 #pragma unroll
   for (int y = 0; y < S::kY; ++y) {
     if (y >= rows) break;
@@ -220,10 +222,10 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
     V vector;
 #pragma unroll
     for (int x = 0; x < S::kX; ++x) vector.at[x] = narrow<T>(sum[y][x][0]);
-    T* const to = out + int64_t(y) * p.out_w;
-    if (p.whole) {
+    T* const to = out + int64_t(y) * params.out_w;
+    if (params.whole) {
       if (lane * S::kX < width) *reinterpret_cast<V*>(to + lane * S::kX) = vector;
-    } else {  // by way of shared memory, so that neighbouring threads write neighbouring pixels
+    } else {  // through shared memory, so that neighbouring threads write neighbouring pixels
       *reinterpret_cast<V*>(&staged[warp][lane * S::kX]) = vector;
       __syncwarp();
 #pragma unroll
@@ -241,29 +243,29 @@ struct Patch {
 };
 
 template <class T, class C>
-__global__ void __launch_bounds__(kThreads) pixels(const __grid_constant__ ImagesOf<T> p) {
+__global__ void __launch_bounds__(kThreads) pixels(const __grid_constant__ TileParams<T> params) {
   using S = Patch<T, C>;
   using A = acc_t<T>;
   using V = Vector<T, S::kVector>;
   constexpr int kSpan = C::span(S::kX);
   __shared__ A shared_taps[C::kAllTaps];
-  load_taps<C>(p.filter, p.gain, shared_taps);
+  load_taps<C>(params.filter, params.gain, shared_taps);
   __syncthreads();
   uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
-  if (rest >= p.threads) return;
-  const int channel = int(p.vectors.split(rest)) * S::kVector;
-  const int ox = int(p.tiles_x.split(rest)) * S::kX, oy = int(p.tiles_y.split(rest)) * S::kY;
-  const int ix = ox / C::kUp * C::kDown - p.shift_x, iy = oy / C::kUp * C::kDown - p.shift_y;
-  const T* const image = p.in + int64_t(rest) * p.in_h * p.in_w * p.channels + channel;
+  if (rest >= params.threads) return;
+  const int channel = int(params.vectors.split(rest)) * S::kVector;
+  const int ox = int(params.tiles_x.split(rest)) * S::kX, oy = int(params.tiles_y.split(rest)) * S::kY;
+  const int ix = ox / C::kUp * C::kDown - params.shift_x, iy = oy / C::kUp * C::kDown - params.shift_y;
+  const T* const image = params.in + int64_t(rest) * params.in_h * params.in_w * params.channels + channel;
   A sum[S::kY][S::kX][S::kVector] = {};
   const auto load_row = [&](int i, A(&row)[kSpan][S::kVector]) {
-    const bool inside = unsigned(iy + i) < unsigned(p.in_h);
-    const T* const from = image + (int64_t(iy + i) * p.in_w + ix) * p.channels;
+    const bool inside = unsigned(iy + i) < unsigned(params.in_h);
+    const T* const from = image + (int64_t(iy + i) * params.in_w + ix) * params.channels;
 #pragma unroll
     for (int j = 0; j < kSpan; ++j) {
-      const bool there = inside && unsigned(ix + j) < unsigned(p.in_w);
+      const bool there = inside && unsigned(ix + j) < unsigned(params.in_w);
       V vector;
-      if (there) vector = *reinterpret_cast<const V*>(from + int64_t(j) * p.channels);
+      if (there) vector = *reinterpret_cast<const V*>(from + int64_t(j) * params.channels);
 #pragma unroll
       for (int v = 0; v < S::kVector; ++v) row[j][v] = there ? widen(vector.at[v]) : A(0);
     }
@@ -281,12 +283,12 @@ __global__ void __launch_bounds__(kThreads) pixels(const __grid_constant__ Image
   for (int y = 0; y < S::kY; ++y)
 #pragma unroll
     for (int x = 0; x < S::kX; ++x) {
-      if (oy + y >= p.out_h || ox + x >= p.out_w) continue;
+      if (oy + y >= params.out_h || ox + x >= params.out_w) continue;
       V vector;
 #pragma unroll
       for (int v = 0; v < S::kVector; ++v) vector.at[v] = narrow<T>(sum[y][x][v]);
-      const int64_t pixel = (int64_t(rest) * p.out_h + oy + y) * p.out_w + ox + x;
-      *reinterpret_cast<V*>(p.out + pixel * p.channels + channel) = vector;
+      const int64_t pixel = (int64_t(rest) * params.out_h + oy + y) * params.out_w + ox + x;
+      *reinterpret_cast<V*>(params.out + pixel * params.channels + channel) = vector;
     }
 }
 
