@@ -23,6 +23,9 @@ from customops import _explain
 # Kernels whose name is not that of their file; `large` belongs to a file a direction.
 FILES = {"rows": "fwd_rows", "sliding_planes": "fwd_sliding", "sliding_pixels": "fwd_sliding"}
 HELPERS = {"add_splits"}
+NATIVE = re.compile(r"^(?!aten::).*conv_depthwise2d")  # torch's own kernels; cuDNN's have no common name, its ops have
+CUDNN_OPS = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"}
+TORCH = {"fwd_torch", "fwd_cudnn", "wgrad_torch"}
 COPIES = {"flat", "strided", "transposed"}  # of csrc/cuda/flatten_copy.cu, in the namespace above
 # The function's own name comes first; template arguments, which may name types of the same namespaces, follow.
 KERNEL = re.compile(
@@ -36,6 +39,10 @@ def ran(names: Iterable[str], direction: str) -> tuple[set[str], bool]:
     for name in names:
         if name.startswith("Memcpy DtoD"):
             copied = True
+        if NATIVE.search(name):
+            files.add("wgrad_torch" if direction == "wgrad" else "fwd_torch")
+        if name in CUDNN_OPS:
+            files.add("fwd_cudnn")
         if (match := KERNEL.search(name)) is None:
             continue
         inside, kernel = match.groups()
@@ -63,7 +70,7 @@ def profiled(call: sweep_timing.Call, values: tuple) -> list[str]:
             call(*values)
             torch.cuda.synchronize()
         names = [event.key for event in result.key_averages()]
-        if any(map(KERNEL.search, names)):
+        if any(KERNEL.search(name) or NATIVE.search(name) or name in CUDNN_OPS for name in names):
             return names
     return []
 
@@ -74,7 +81,7 @@ def check(direction: str, p: sweep_cases.Problem, device: str) -> str | None:
     call(*values)  # opens the library, sets attributes of kernels
     names = profiled(call, values)
     if not names:
-        return "the profiler saw no kernel of ours"
+        return "the profiler saw no convolution"
     seen, expected = ran(names, direction), explained(direction, p, device)
     return None if seen == expected else f"explained {text(*expected)}, ran {text(*seen)}"
 

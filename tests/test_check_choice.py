@@ -29,6 +29,9 @@ CSRC = PACKAGE / "csrc" if (PACKAGE / "csrc").is_dir() else PACKAGE.parent / "cs
         ("fwd", [f"void {HERE}large<float, 4>(X)"], {"fwd_large"}, False),
         ("wgrad", [f"void {HERE}large<float, 4>(X)", "void customops::cuda::transposed<unsigned int, 1>(X)"], {"wgrad_large"}, True),
         ("fwd", [f"void {HERE}(anonymous namespace)::sliding_pixels<double, int>(X)", "cudaLaunchKernel"], {"fwd_sliding"}, False),
+        ("wgrad", ["aten::convolution_backward", "void at::native::(anonymous namespace)::conv_depthwise2d_grad_weight_kernel<float, int>(X)"], {"wgrad_torch"}, False),
+        ("dgrad", ["aten::cudnn_convolution_transpose", "void dgrad2d_grouped_direct_kernel<float>(X)"], {"fwd_cudnn"}, False),
+        ("fwd", ["aten::_conv_depthwise2d"], set(), False),
         ("fwd", ["Memcpy DtoD (Device -> Device)", "void at::native::vectorized<4, X>(int)"], set(), True),
     ],
 )  # fmt: skip
@@ -57,5 +60,5 @@ def test_random_problems_get_a_kernel_that_exists(device):
         problem = sweep_cases.draw(7, index, kind)
         for direction in sweep_cases.DIRECTIONS:
             (name,), _ = check_choice.explained(direction, problem, device)
-            assert name in files | {"wgrad_tiles"}, problem
+            assert name in files | {"wgrad_tiles"} | (check_choice.TORCH if kind == "cuda" else set()), problem
             assert name.startswith("wgrad") == (direction == "wgrad"), problem

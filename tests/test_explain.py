@@ -1,5 +1,6 @@
 """Which CUDA kernel depthwise_conv2d chooses: a table, on machines with and without a GPU."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ GPUS = {"H200": "cuda", "V100": "cuda:70,80,98304,98304", "T4": "cuda:75,40,6553
 PACKAGE = Path(customops.__path__[0])
 CSRC = PACKAGE / "csrc" if (PACKAGE / "csrc").is_dir() else PACKAGE.parent / "csrc"  # in a checkout beside the package
 
+TORCH = {"fwd_torch", "fwd_cudnn", "wgrad_torch"}  # torch's own kernels, which no file here has
+
 # direction, GPU, dtype, layout, shape, kernel, stride, padding, dilation, chosen
 TABLE = [
     ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_planes"),
@@ -21,7 +24,8 @@ TABLE = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_sliding"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
-    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_simple"),
+    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_torch"),
+    ("fwd", "H200", "float32", "nchw", (1, 64, 63, 63), (5, 5), 2, 2, 1, "fwd_torch"),  # torch's native kernel
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
@@ -33,8 +37,8 @@ TABLE = [
     ("fwd", "H200", "float32", "nchw", (2, 64, 7, 7), (13, 13), 1, 6, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_rows"),  # the same memory
-    ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 2), 1, "fwd_rows"),  # odd rows of outputs
-    ("dgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_sliding"),
+    ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 2), 1, "fwd_cudnn"),  # cuDNN's
+    ("dgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_sliding"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),
@@ -54,6 +58,8 @@ TABLE = [
     ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
+    ("wgrad", "H200", "float32", "nchw", (2, 64, 17, 17), (1, 1), 2, 0, 1, "wgrad_torch"),
+    ("wgrad", "H200", "float16", "nchw", (2, 64, 17, 17), (1, 1), 2, 0, 1, "wgrad_sliding"),  # torch may ask cuDNN
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
     ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),
     ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
@@ -67,6 +73,25 @@ TABLE = [
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large after a copy"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_sliding"),
 ]  # fmt: skip
+
+
+SCHEMAS = {
+    "aten::_conv_depthwise2d": "(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, "
+    "SymInt[2] padding, SymInt[2] dilation) -> Tensor",
+    "aten::cudnn_convolution": "(Tensor self, Tensor weight, SymInt[] padding, SymInt[] stride, SymInt[] dilation, "
+    "SymInt groups, bool benchmark, bool deterministic, bool allow_tf32) -> Tensor",
+    "aten::cudnn_convolution_transpose": "(Tensor self, Tensor weight, SymInt[] padding, SymInt[] output_padding, "
+    "SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, bool allow_tf32) -> Tensor",
+    "aten::convolution_backward": "(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, "
+    "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, "
+    "bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_of_the_ops_that_torch_conv_h_calls(name):
+    """torch does not promise them: `make test-matrix` compares each torch's."""
+    assert str(torch._C._get_schema(name, "")).removeprefix(name) == SCHEMAS[name]
 
 
 def pair(value):
@@ -89,7 +114,7 @@ def test_choice(row):
 
 def test_every_kernel_is_chosen_somewhere():
     files = {path.stem for path in (CSRC / "cuda/depthwise_conv2d").glob("*.cu")}
-    assert {row[-1].split()[0] for row in TABLE} == files
+    assert {row[-1].split()[0] for row in TABLE} == files | TORCH
 
 
 @pytest.mark.parametrize("direction", ["fwd", "dgrad", "wgrad"])
@@ -155,3 +180,29 @@ def test_the_command_refuses(arguments, message):
     done = command(*arguments, "--device", "H200")
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="runs kernels on a GPU")
+@pytest.mark.parametrize("enabled", ["0", "1"])
+def test_torch_kernels_can_be_switched_off(enabled):
+    """The same problem with and without torch's native kernel, whose name a profiler sees."""
+    program = """
+import torch, customops
+from torch.profiler import ProfilerActivity, profile
+x = torch.randn(1, 64, 63, 63, device="cuda", requires_grad=True)
+weight = torch.randn(64, 1, 5, 5, device="cuda", requires_grad=True)
+def run():
+    out = customops.depthwise_conv2d(x, weight, stride=2, padding=2)
+    out.sum().backward()
+    return out
+run()
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as result:
+    out = run()
+    torch.cuda.synchronize()
+expected = torch.nn.functional.conv2d(x.double(), weight.double(), stride=2, padding=2, groups=64)
+torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-4)
+print(any("conv_depthwise2d_forward" in event.key for event in result.key_averages()))
+"""
+    env = os.environ | {"CUSTOMOPS_TORCH_KERNELS": enabled}
+    result = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert result.stdout.split()[-1] == str(enabled == "1")

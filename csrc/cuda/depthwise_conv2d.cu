@@ -5,10 +5,13 @@
 // depthwise_conv2d/choose.h has the rules by which a kernel is chosen; each kernel is in a file of its name there.
 #include <torch/csrc/stable/library.h>
 
+#include <cstdlib>
 #include <optional>
+#include <string>
 
-#include "../depthwise_conv2d_hook.h"
+#include "depthwise_conv2d/choose.h"
 #include "depthwise_conv2d/problem.cuh"
+#include "depthwise_conv2d/torch_conv.h"
 
 namespace customops::cuda {
 namespace depthwise {
@@ -47,20 +50,51 @@ void launch_wgrad(Kernel kernel, const WgradProblem& problem, cudaStream_t strea
   }
 }
 
+#ifdef CUSTOMOPS_FORCE_KERNEL  // for benchmarks/candidates.py alone
+void force(Choice& choice, const Problem& problem) {
+  const char* wanted = std::getenv("CUSTOMOPS_FORCE_KERNEL");
+  if (!wanted || !*wanted) return;
+  std::string name = wanted;
+  const bool planes = name.rfind("planes:", 0) == 0;
+  if (planes) name = name.substr(7);
+  if (planes && !problem.channels_last) fail("forced: not channels_last");
+  for (int i = 0; i < kKernels; ++i)
+    if (name == name_of(Kernel(i))) {
+      if (!takes(Kernel(i), planes ? as_planes(problem) : problem, current_gpu())) fail("forced: does not take it");
+      choice = {Kernel(i), planes, "forced"};
+      return;
+    }
+  fail("forced: no such kernel ", name);
+}
+#else
+void force(Choice&, const Problem&) {}
+#endif
+
 Tensor copy_to_planes(const char* op, const Tensor& image) {
   Tensor planes = empty_image(image, image.size(0), image.size(1), image.size(2), image.size(3), false);
   copy_strided(op, image, planes);
   return planes;
 }
 
-void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool flipped, const Tensor& in, Tensor out) {
+void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool flipped, const Tensor& in,
+                 Tensor& result) {
+  Tensor out = result;
   if (out.numel() == 0) return;
   const torch::stable::accelerator::DeviceGuard guard(out.get_device_index());
   ForwardProblem problem{simplified({conv.batch, conv.channels, y, x, conv.channels_last, flipped, in.scalar_type(),
                                      conv.weight.scalar_type() == ScalarType::Float, alignment_of(in.data_ptr()),
-                                     alignment_of(out.data_ptr())}),
+                                     alignment_of(out.data_ptr()), conv.bias.has_value()}),
                          &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
-  const Choice choice = choose_forward(problem, current_gpu());
+  Choice choice = choose_forward(problem, current_gpu());
+  force(choice, problem);
+  if (choice.kernel == Kernel::kFwdTorch) {
+    result = flipped ? torch_gradient(conv, Gradient::kOfImage) : torch_forward(conv);
+    return;
+  }
+  if (choice.kernel == Kernel::kFwdCudnn) {
+    result = flipped ? cudnn_dgrad(conv) : cudnn_forward(conv);
+    return;
+  }
   Tensor planes_in, planes_out;
   if (choice.copies_to_planes) {
     planes_in = copy_to_planes(op, in);
@@ -75,9 +109,15 @@ void run_wgrad(const char* op, DepthwiseConv2d& conv) {
   const torch::stable::accelerator::DeviceGuard guard(conv.in.get_device_index());
   WgradProblem problem{
       simplified({conv.batch, conv.channels, forward_axis(conv.y), forward_axis(conv.x), conv.channels_last, false,
-                  conv.in.scalar_type(), false, alignment_of(conv.in.data_ptr()), alignment_of(conv.out.data_ptr())}),
+                  conv.in.scalar_type(), conv.weight.scalar_type() == ScalarType::Float,
+                  alignment_of(conv.in.data_ptr()), alignment_of(conv.out.data_ptr())}),
       conv.in, conv.out, conv.weight};
-  const Choice choice = choose_wgrad(problem, current_gpu());
+  Choice choice = choose_wgrad(problem, current_gpu());
+  force(choice, problem);
+  if (choice.kernel == Kernel::kWgradTorch) {
+    conv.weight = torch_gradient(conv, Gradient::kOfWeight);
+    return;
+  }
   if (choice.copies_to_planes)
     problem = {as_planes(problem), copy_to_planes(op, conv.in), copy_to_planes(op, conv.out), conv.weight};
   launch(op, conv.in, [&](cudaStream_t stream) { launch_wgrad(choice.kernel, problem, stream); });
@@ -92,7 +132,7 @@ Gpu current_gpu() {
   });
   return {capability, device_attribute<cudaDevAttrMultiProcessorCount>(),
           device_attribute<cudaDevAttrMaxSharedMemoryPerMultiprocessor>(),
-          device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>()};
+          device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>(), torch_kernels_enabled()};
 }
 
 }  // namespace depthwise

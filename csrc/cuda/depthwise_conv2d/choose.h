@@ -3,68 +3,18 @@
 // measured on an H200 (docs/depthwise-limits.md).
 #pragma once
 
+#include <optional>
 #include <utility>
 
-#include "takes.h"
+#include "measured.h"
 
 namespace customops::cuda::depthwise {
-
-enum class Kernel {
-  kFwdSmall,
-  kFwdMma,
-  kFwdPlanes,
-  kFwdLarge,
-  kFwdPixels,
-  kFwdDirect,
-  kFwdRows,
-  kFwdSimple,
-  kFwdSliding,
-  kWgradSmall,
-  kWgradMmaPlanes,
-  kWgradMmaPixels,
-  kWgradPlanes,
-  kWgradPixels,
-  kWgradDirect,
-  kWgradLarge,
-  kWgradRows,
-  kWgradCorrelation,
-  kWgradSliding,
-};
-
-// The name of the file that has the kernel, or of the kernel in it.
-inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {"fwd_small",    "fwd_mma",           "fwd_planes",       "fwd_large",
-                                    "fwd_pixels",   "fwd_direct",        "fwd_rows",         "fwd_simple",
-                                    "fwd_sliding",  "wgrad_small",       "wgrad_mma_planes", "wgrad_mma_pixels",
-                                    "wgrad_planes", "wgrad_pixels",      "wgrad_direct",     "wgrad_large",
-                                    "wgrad_rows",   "wgrad_correlation", "wgrad_sliding"};
-  return kNames[int(kernel)];
-}
 
 struct Choice {
   Kernel kernel;
   bool copies_to_planes;  // channels_last images are copied into contiguous ones first, and results back
   const char* reason;
 };
-
-// The same sum over the same memory, with fewer cases: images one pixel wide become one pixel high, and where every
-// output meets one pixel, all of them become one row.
-inline Problem simplified(Problem p) {
-  const auto pointwise = [](const Axis& a) {
-    return a.taps == 1 && a.up == 1 && a.down == 1 && a.pad == 0 && a.in == a.out;
-  };
-  if (p.x.in == 1 && pointwise(p.x)) std::swap(p.x, p.y);
-  if (pointwise(p.x) && pointwise(p.y)) p.x.in = p.x.out = p.x.in * p.y.in, p.y.in = p.y.out = 1;
-  return p;
-}
-
-// The same with contiguous images, freshly allocated.
-inline Problem as_planes(Problem p) {
-  p.channels_last = false, p.in_alignment = p.out_alignment = 16;
-  return p;
-}
-
-inline int64_t outputs(const Problem& p) { return p.batch * p.channels * p.y.out * p.x.out; }
 
 // Tiles of odd 16-bit rows are copied element by element, those of few outputs leave multiprocessors idle.
 inline bool tiles_pay_for_stride_2(const Problem& p) {
@@ -108,16 +58,10 @@ inline bool copying_pays(const Problem& p, Kernel kernel, Kernel sliding, Kernel
   return p.taps() > 49;
 }
 
-// Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images, and
-// the pixels of a row into an int.
-inline bool sliding_has_room(const Problem& p, int vector) {
-  return p.taps() * vector * std::max<int64_t>(p.element_bytes(), 4) <= 48 << 10 && p.x.out < kMaxIndex;
-}
-
 inline bool has_odd_channels(const Problem& p) { return is_16_bit(p.dtype) && p.channels % 2 == 1; }
 
-// Forward and dgrad: the problem says which by its axes.
-inline Choice choose_forward(const Problem& p, const Gpu& gpu) {
+// Where no measurement says otherwise.
+inline Choice choose_forward_by_rule(const Problem& p, const Gpu& gpu) {
   if (fwd_simple_takes(p) && simple_pays(p)) return {Kernel::kFwdSimple, false, "few outputs and few taps"};
   if (!p.channels_last) return choose_forward_planes(p, gpu);
   Choice planes = choose_forward_planes(as_planes(p), gpu);
@@ -154,7 +98,7 @@ inline Choice choose_wgrad_planes(const Problem& p, const Gpu& gpu) {
   return {Kernel::kWgradSliding, false, "takes every kernel, stride, dilation and dtype"};
 }
 
-inline Choice choose_wgrad(const Problem& p, const Gpu& gpu) {
+inline Choice choose_wgrad_by_rule(const Problem& p, const Gpu& gpu) {
   if (!p.channels_last) return choose_wgrad_planes(p, gpu);
   Choice planes = choose_wgrad_planes(as_planes(p), gpu);
   planes.copies_to_planes = true;
@@ -167,6 +111,25 @@ inline Choice choose_wgrad(const Problem& p, const Gpu& gpu) {
     return {Kernel::kWgradPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
   if (wgrad_direct_lanes(p) > 0) return {Kernel::kWgradDirect, false, "3x3 or 5x5 taps straight from memory"};
   return {Kernel::kWgradSliding, false, "takes every kernel, stride, dilation and dtype"};
+}
+
+// The measured kernel, if it can compute the problem; otherwise what the rules say.
+inline Choice choose(const std::optional<Measured>& measured, Choice (*by_rule)(const Problem&, const Gpu&),
+                     const Problem& p, const Gpu& gpu) {
+  if (measured && takes(measured->kernel, measured->copies_to_planes ? as_planes(p) : p, gpu))
+    return {measured->kernel, measured->copies_to_planes, measured->reason};
+  return by_rule(p, gpu);
+}
+
+// Forward and dgrad: the problem says which by its axes.
+inline Choice choose_forward(const Problem& p, const Gpu& gpu) {
+  const auto measured = p.flipped ? (p.channels_last ? measured_dgrad_nhwc(p) : measured_dgrad_nchw(p))
+                                  : (p.channels_last ? measured_fwd_nhwc(p) : measured_fwd_nchw(p));
+  return choose(measured, choose_forward_by_rule, p, gpu);
+}
+
+inline Choice choose_wgrad(const Problem& p, const Gpu& gpu) {
+  return choose(p.channels_last ? measured_wgrad_nhwc(p) : measured_wgrad_nchw(p), choose_wgrad_by_rule, p, gpu);
 }
 
 }  // namespace customops::cuda::depthwise

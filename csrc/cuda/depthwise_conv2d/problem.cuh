@@ -4,7 +4,7 @@
 #pragma once
 
 #include "../pointwise.cuh"
-#include "choose.h"
+#include "takes.h"
 
 namespace customops::cuda {
 

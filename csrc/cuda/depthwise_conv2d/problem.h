@@ -12,6 +12,7 @@
 #include <limits>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "../../depthwise_conv2d.h"
 
@@ -30,6 +31,7 @@ struct Problem {
   ScalarType dtype;
   bool float32_weight;                       // of 16-bit images: rounded to their dtype on reading
   int64_t in_alignment, out_alignment = 16;  // bytes; out: of the gradient for wgrad
+  bool bias = false;
 
   int64_t taps() const { return y.taps * x.taps; }
   int64_t element_bytes() const { return dtype == ScalarType::Double ? 8 : (dtype == ScalarType::Float ? 4 : 2); }
@@ -39,6 +41,7 @@ struct Problem {
 struct Gpu {
   int64_t capability;  // of the machine code that was loaded: 90 for sm_90
   int64_t multiprocessors, shared_a_multiprocessor, shared_a_block;  // bytes
+  bool torch_kernels = true;                                         // whether torch's own kernels may be chosen
 };
 constexpr Gpu kH200{90, 132, 228 << 10, 227 << 10};
 
@@ -61,6 +64,25 @@ inline bool is_dense(const Axis& a) { return a.up == 1 && a.down == 1 && a.dilat
 inline Axis forward_axis(const ConvAxis& a) { return {a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation}; }
 inline Axis dgrad_axis(const ConvAxis& a) {
   return {a.out, a.in, a.taps, a.stride, 1, a.dilation * (a.taps - 1) - a.pad, a.dilation};
+}
+
+inline int64_t outputs(const Problem& p) { return p.batch * p.channels * p.y.out * p.x.out; }
+
+// The same sum over the same memory, with fewer cases: images one pixel wide become one pixel high, and where every
+// output meets one pixel, all of them become one row.
+inline Problem simplified(Problem p) {
+  const auto pointwise = [](const Axis& a) {
+    return a.taps == 1 && a.up == 1 && a.down == 1 && a.pad == 0 && a.in == a.out;
+  };
+  if (p.x.in == 1 && pointwise(p.x)) std::swap(p.x, p.y);
+  if (pointwise(p.x) && pointwise(p.y)) p.x.in = p.x.out = p.x.in * p.y.in, p.y.in = p.y.out = 1;
+  return p;
+}
+
+// The same with contiguous images, freshly allocated.
+inline Problem as_planes(Problem p) {
+  p.channels_last = false, p.in_alignment = p.out_alignment = 16;
+  return p;
 }
 
 // Wgrad as a forward pass with the gradient for a kernel: outputs are the taps, stride and dilation change places.

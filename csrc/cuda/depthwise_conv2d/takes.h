@@ -5,6 +5,42 @@
 
 namespace customops::cuda::depthwise {
 
+enum class Kernel {
+  kFwdSmall,
+  kFwdMma,
+  kFwdPlanes,
+  kFwdLarge,
+  kFwdPixels,
+  kFwdDirect,
+  kFwdRows,
+  kFwdSimple,
+  kFwdSliding,
+  kFwdTorch,
+  kFwdCudnn,
+  kWgradSmall,
+  kWgradMmaPlanes,
+  kWgradMmaPixels,
+  kWgradPlanes,
+  kWgradPixels,
+  kWgradDirect,
+  kWgradLarge,
+  kWgradRows,
+  kWgradCorrelation,
+  kWgradSliding,
+  kWgradTorch,
+};
+constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
+
+// The name of the file that has the kernel, or of the kernel in it.
+inline const char* name_of(Kernel kernel) {
+  constexpr const char* kNames[] = {
+      "fwd_small",        "fwd_mma",           "fwd_planes",    "fwd_large",    "fwd_pixels",   "fwd_direct",
+      "fwd_rows",         "fwd_simple",        "fwd_sliding",   "fwd_torch",    "fwd_cudnn",    "wgrad_small",
+      "wgrad_mma_planes", "wgrad_mma_pixels",  "wgrad_planes",  "wgrad_pixels", "wgrad_direct", "wgrad_large",
+      "wgrad_rows",       "wgrad_correlation", "wgrad_sliding", "wgrad_torch"};
+  return kNames[int(kernel)];
+}
+
 inline bool has_tensor_cores(const Gpu& gpu) { return gpu.capability >= 80; }
 
 inline bool is_square(const Problem& p) {
@@ -225,6 +261,70 @@ inline bool wgrad_correlation_takes(const Problem& p) {
   Problem correlation = p;
   correlation.y = correlation_axis(p.y), correlation.x = correlation_axis(p.x);
   return !p.channels_last && slides_in_int32(correlation) && p.taps() * 8 < kMaxIndex / p.channels;
+}
+
+// Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images, and
+// the pixels of a row into an int.
+inline bool sliding_has_room(const Problem& p, int vector) {
+  return p.taps() * vector * std::max<int64_t>(p.element_bytes(), 4) <= 48 << 10 && p.x.out < kMaxIndex;
+}
+
+// The convolutions of torch_conv.h know one padding an axis, one dtype, and 32-bit indices.
+inline bool torch_takes(const Problem& p) {
+  const auto symmetric = [&](const Axis& a) {
+    const int64_t span = a.dilation * (a.taps - 1) + 1;
+    if (p.flipped) {  // dgrad: `in` is the gradient
+      const int64_t pad = span - 1 - a.pad, rest = a.out + 2 * pad - span;
+      return pad >= 0 && rest >= 0 && rest / a.up + 1 == a.in;
+    }
+    return a.pad >= 0 && (a.in + 2 * a.pad - span) / a.down + 1 == a.out;
+  };
+  return !(p.float32_weight && is_16_bit(p.dtype)) && symmetric(p.y) && symmetric(p.x) && fits_int32(p.y) &&
+         fits_int32(p.x) && p.batch * p.channels < kMaxIndex / std::max(p.y.in * p.x.in, p.y.out * p.x.out);
+}
+
+// torch's native kernels. For gradients torch itself decides between them and cuDNN, for some contiguous float16
+// problems without dilation, in favour of the latter: those are left out.
+inline bool torch_native_takes(const Problem& p, bool gradient) {
+  if (p.channels_last || !torch_takes(p)) return false;
+  const bool dilated = p.y.dilation > 1 || p.x.dilation > 1;
+  return !gradient || p.dtype != ScalarType::Half || p.channels < 32 || dilated;
+}
+
+// Not for gradients of weights, for which cuDNN promises no order of sums. A bias would be a pass of its own.
+// Contiguous float32 images are left out because cuDNN 9.19 computed one of 1,211 problems wrongly (1x1 at a stride of
+// 3x2), float64 because its results are not channels_last.
+inline bool torch_cudnn_takes(const Problem& p) {
+  return !p.bias && p.dtype != ScalarType::Double && (p.channels_last || is_16_bit(p.dtype)) && p.channels > 1 &&
+         p.y.in * p.x.in > 1 && p.y.out * p.x.out > 1 && torch_takes(p);
+}
+
+inline bool takes(Kernel kernel, const Problem& p, const Gpu& gpu) {
+  switch (kernel) {
+    case Kernel::kFwdSmall: return fwd_small_takes(p);
+    case Kernel::kFwdMma: return fwd_mma_takes(p, gpu);
+    case Kernel::kFwdPlanes: return fwd_planes_takes(p, gpu);
+    case Kernel::kFwdLarge: return fwd_large_takes(p, gpu);
+    case Kernel::kFwdPixels: return fwd_pixels_takes(p);
+    case Kernel::kFwdDirect: return fwd_direct_lanes(p) > 0 || fwd_direct_takes_dilation(p);
+    case Kernel::kFwdRows: return fwd_rows_takes(p);
+    case Kernel::kFwdSimple: return fwd_simple_takes(p);
+    case Kernel::kFwdSliding: return !p.channels_last || sliding_has_room(p, 1);
+    case Kernel::kFwdTorch: return gpu.torch_kernels && torch_native_takes(p, p.flipped);
+    case Kernel::kFwdCudnn: return gpu.torch_kernels && torch_cudnn_takes(p);
+    case Kernel::kWgradSmall: return wgrad_small_takes(p);
+    case Kernel::kWgradMmaPlanes: return wgrad_mma_planes_takes(p, gpu);
+    case Kernel::kWgradMmaPixels: return wgrad_mma_pixels_takes(p, gpu);
+    case Kernel::kWgradPlanes: return wgrad_planes_takes(p);
+    case Kernel::kWgradPixels: return wgrad_pixels_takes(p);
+    case Kernel::kWgradDirect: return wgrad_direct_lanes(p) > 0;
+    case Kernel::kWgradLarge: return wgrad_large_takes(p, gpu);
+    case Kernel::kWgradRows: return wgrad_rows_takes(p);
+    case Kernel::kWgradCorrelation: return wgrad_correlation_takes(p);
+    case Kernel::kWgradSliding: return true;
+    case Kernel::kWgradTorch: return gpu.torch_kernels && torch_native_takes(p, true);
+  }
+  return false;
 }
 
 }  // namespace customops::cuda::depthwise

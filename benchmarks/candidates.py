@@ -1,0 +1,104 @@
+"""Times every kernel that can compute a problem, beside torch's: what the rules of choose.h are made from.
+
+    python benchmarks/candidates.py --cases 300 --seed 1 --seconds 500 --output FILE
+
+Problems are those of sweep_cases.py. Needs a build of csrc/cuda/depthwise_conv2d.cu with -DCUSTOMOPS_FORCE_KERNEL, in
+which the environment variable of that name decides which kernel runs. One line of JSON a problem and direction.
+"""
+
+import argparse
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+import sweep_cases
+import sweep_timing
+import torch
+from harness import machine
+
+import customops
+
+FORWARD = ("small", "mma", "planes", "large", "pixels", "direct", "rows", "simple", "sliding", "torch", "cudnn")
+WGRAD = ("small", "mma_planes", "mma_pixels", "planes", "pixels", "direct", "large", "rows", "correlation", "sliding")
+VARIABLE = "CUSTOMOPS_FORCE_KERNEL"
+
+
+def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
+    def run(*tensors):
+        os.environ[VARIABLE] = kernel
+        try:
+            return call(*tensors)
+        finally:
+            os.environ[VARIABLE] = ""
+
+    return run
+
+
+def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:
+    kernels = [f"wgrad_{k}" for k in (*WGRAD, "torch")] if direction == "wgrad" else [f"fwd_{k}" for k in FORWARD]
+    if problem.layout == "nhwc":
+        kernels += [f"planes:{k}" for k in kernels if k not in ("fwd_torch", "fwd_cudnn", "wgrad_torch")]
+    return kernels
+
+
+def measure(direction: str, problem: sweep_cases.Problem) -> dict[str, float]:
+    torch.manual_seed(0)
+    first = sweep_timing.inputs(problem, "cuda")
+    used = sum(t.numel() for t in (first[0], first[2])) * first[0].element_size()
+    copies = min(sweep_timing.COPIES, max(1, math.ceil(sweep_timing.ROTATED_BYTES["cuda"] / used)))
+    sets = [first, *(sweep_timing.inputs(problem, "cuda") for _ in range(copies - 1))]
+    call = sweep_timing.ours(direction, problem)
+    expected, calls = call(*first), {sweep_timing.OURS: call}
+    for kernel in candidates(direction, problem):
+        try:
+            result = forced(call, kernel)(*first)
+        except RuntimeError as error:
+            if "forced" not in str(error):
+                print(f"FAILED {kernel}: {str(error)[:200]}", direction, problem, flush=True)
+            continue
+        difference, largest = (result - expected).abs().max().item(), expected.abs().max().item()
+        if not difference <= 0.02 * largest or result.stride() != expected.stride():
+            print(
+                f"WRONG {kernel}: {difference} of {largest}, strides {result.stride()}", direction, problem, flush=True
+            )
+            continue
+        calls[kernel] = forced(call, kernel)
+    calls |= {
+        name: sweep_timing.theirs(direction, problem, flags) for name, flags in sweep_timing.PEERS["cuda"].items()
+    }
+    return sweep_timing.medians(sweep_timing.GraphTimer(calls, sets), sweep_timing.ROUNDS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--output", type=Path, required=True)
+    args = parser.parse_args()
+    customops._cuda.load()
+    sweep_timing.set_precision()
+    end = time.monotonic() + args.seconds
+    with args.output.open("w") as file:
+        file.write(json.dumps({"seed": args.seed} | machine("cuda")) + "\n")
+        for index in range(args.cases):
+            problem = sweep_cases.draw(args.seed, index, "cuda")
+            for direction in sweep_cases.DIRECTIONS:
+                if time.monotonic() > end:
+                    print(f"stopped at problem {index}")
+                    return
+                case = {"case": f"{direction} {problem}", "class": problem.name}
+                try:
+                    us = measure(direction, problem)
+                except RuntimeError as error:
+                    print("FAILED", case, error, flush=True)
+                    continue
+                kernel = sweep_timing.kernel(direction, problem, "cuda")
+                file.write(json.dumps(case | {"kernel": kernel, "us": us}) + "\n")
+                torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+// torch's own convolutions, as kernels to choose from: where one of them was measured to be faster than every kernel
+// of this folder, it is called, by name through the dispatcher.
+//
+// Only what gives the same bits every time: torch's native depthwise kernels, whose sums have a fixed order, and cuDNN
+// with its deterministic algorithms, without TensorFloat-32 and without benchmarking, whatever the user's flags say.
+#pragma once
+
+#include "../../depthwise_conv2d_hook.h"
+
+namespace customops::cuda::depthwise {
+
+// With CUSTOMOPS_TORCH_KERNELS=0 in the environment, none of them is chosen.
+inline bool torch_kernels_enabled() {
+  static const bool enabled = [] {
+    const char* value = std::getenv("CUSTOMOPS_TORCH_KERNELS");
+    return value == nullptr || std::strcmp(value, "0") != 0;
+  }();
+  return enabled;
+}
+
+inline Pair taps(const DepthwiseConv2d& conv) { return {conv.y.taps, conv.x.taps}; }
+inline Pair stride(const DepthwiseConv2d& conv) { return {conv.y.stride, conv.x.stride}; }
+inline Pair padding(const DepthwiseConv2d& conv) { return {conv.y.pad, conv.x.pad}; }
+inline Pair dilation(const DepthwiseConv2d& conv) { return {conv.y.dilation, conv.x.dilation}; }
+
+constexpr bool kBenchmark = false, kDeterministic = true, kTF32 = false;
+
+inline Tensor torch_forward(const DepthwiseConv2d& conv) {
+  return tensor(call("aten::_conv_depthwise2d", "", conv.in, conv.weight, taps(conv), conv.bias, stride(conv),
+                     padding(conv), dilation(conv))[0]);
+}
+
+inline Tensor cudnn_forward(const DepthwiseConv2d& conv) {
+  return tensor(call("aten::cudnn_convolution", "", conv.in, conv.weight, padding(conv), stride(conv), dilation(conv),
+                     conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
+}
+
+// What the transposed convolution adds to an image that the stride does not divide.
+inline int64_t output_padding(const ConvAxis& a) {
+  return a.in - ((a.out - 1) * a.stride - 2 * a.pad + a.dilation * (a.taps - 1) + 1);
+}
+
+inline Tensor cudnn_dgrad(const DepthwiseConv2d& conv) {
+  const Pair more{output_padding(conv.y), output_padding(conv.x)};
+  return tensor(call("aten::cudnn_convolution_transpose", "", conv.out, conv.weight, padding(conv), more, stride(conv),
+                     dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
+}
+
+enum class Gradient { kOfImage, kOfWeight };
+
+inline Tensor torch_gradient(const DepthwiseConv2d& conv, Gradient wanted) {
+  const std::vector<int64_t> no_padding{0, 0};
+  const bool mask[] = {wanted == Gradient::kOfImage, wanted == Gradient::kOfWeight, false};
+  const auto results =
+      call("aten::convolution_backward", "", conv.out, conv.in, conv.weight, std::nullopt, stride(conv), padding(conv),
+           dilation(conv), false, no_padding, conv.channels, torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
+  const Tensor all[] = {tensor(results[0]), tensor(results[1]), tensor(results[2])};  // owned, undefined ones too
+  return all[int(wanted)];
+}
+
+}  // namespace customops::cuda::depthwise
