@@ -25,17 +25,14 @@ inline std::optional<Measured> measured_fwd_nchw(const Problem& p) {
       }
       return Measured{Kernel::kFwdTorch, false};
     }
-    if (double(outputs(p)) * double(p.taps()) < 262000) {
-      return Measured{Kernel::kFwdCudnn, false};
-    }
-    if (double(p.x.taps) < 2) {
-      if (double(outputs(p)) * double(p.taps()) < 1100000) {
-        return Measured{Kernel::kFwdTorch, false};
-      }
+    if (double(p.x.out) < 2) {
       return std::nullopt;
     }
-    if (double(p.taps()) < 6) {
-      return Measured{Kernel::kFwdSimple, false};
+    if (double(outputs(p)) < 68400) {
+      if (double(p.x.in) < 80) {
+        return Measured{Kernel::kFwdCudnn, false};
+      }
+      return Measured{Kernel::kFwdTorch, false};
     }
     return Measured{Kernel::kFwdTorch, false};
   }
@@ -58,8 +55,11 @@ inline std::optional<Measured> measured_fwd_nchw(const Problem& p) {
     return Measured{Kernel::kFwdTorch, false};
   }
   if (double(p.element_bytes()) < 3) {
-    if (double(outputs(p)) * double(p.taps()) < 150000000) {
-      return Measured{Kernel::kFwdCudnn, false};
+    if (double(p.channels % 8 != 0) + double(p.channels % 4 != 0) + double(p.channels % 2 != 0) < 3) {
+      if (double(outputs(p)) * double(p.taps()) < 150000000) {
+        return Measured{Kernel::kFwdCudnn, false};
+      }
+      return std::nullopt;
     }
     return std::nullopt;
   }
@@ -71,13 +71,10 @@ inline std::optional<Measured> measured_fwd_nchw(const Problem& p) {
 
 inline std::optional<Measured> measured_fwd_nhwc(const Problem& p) {
   if (double(p.taps()) < 2) {
-    if (double(p.y.out) < 2) {
-      if (double(p.channels) < 10) {
-        return std::nullopt;
-      }
-      return Measured{Kernel::kFwdCudnn, false};
+    if (double(p.channels) < 16) {
+      return std::nullopt;
     }
-    return std::nullopt;
+    return Measured{Kernel::kFwdCudnn, false};
   }
   if (double(outputs(p)) * double(p.taps()) < 66000000) {
     if (double(outputs(p)) * double(p.taps()) < 544000) {
@@ -175,21 +172,21 @@ inline std::optional<Measured> measured_dgrad_nhwc(const Problem& p) {
 }
 
 inline std::optional<Measured> measured_wgrad_nchw(const Problem& p) {
-  if (double(outputs(p)) < 61300) {
-    if (double(p.channels) < 15) {
+  if (double(outputs(p)) < 51600) {
+    if (double(p.channels) < 36) {
       return Measured{Kernel::kWgradSliding, false};
+    }
+    if (double(p.y.out) < 11) {
+      return std::nullopt;
     }
     return Measured{Kernel::kWgradTorch, false};
   }
   if (double(outputs(p)) * double(p.taps()) < 1480000) {
-    if (double(p.channels) < 97) {
-      if (double(p.batch * p.channels) < 2500) {
+    if (double(p.channels) < 200) {
+      if (double(p.y.down) < 4) {
         return Measured{Kernel::kWgradSliding, false};
       }
-      return Measured{Kernel::kWgradCorrelation, false};
-    }
-    if (double(p.batch * p.channels) < 400) {
-      return Measured{Kernel::kWgradSliding, false};
+      return Measured{Kernel::kWgradTorch, false};
     }
     return Measured{Kernel::kWgradTorch, false};
   }
@@ -202,13 +199,16 @@ inline std::optional<Measured> measured_wgrad_nchw(const Problem& p) {
     }
     return std::nullopt;
   }
+  if (double(outputs(p)) * double(p.taps()) < 2150000) {
+    if (double(p.channels % 8 != 0) + double(p.channels % 4 != 0) + double(p.channels % 2 != 0) < 2) {
+      return Measured{Kernel::kWgradTorch, false};
+    }
+    return std::nullopt;
+  }
   if (double(p.x.down) < 3) {
     return std::nullopt;
   }
-  if (double(p.channels) < 120) {
-    return Measured{Kernel::kWgradSliding, false};
-  }
-  return Measured{Kernel::kWgradTorch, false};
+  return Measured{Kernel::kWgradSliding, false};
 }
 
 inline std::optional<Measured> measured_wgrad_nhwc(const Problem& p) {

@@ -269,7 +269,7 @@ inline bool sliding_has_room(const Problem& p, int vector) {
   return p.taps() * vector * std::max<int64_t>(p.element_bytes(), 4) <= 48 << 10 && p.x.out < kMaxIndex;
 }
 
-// The convolutions of torch_conv.h know one padding an axis, one dtype, and 32-bit indices.
+// The convolutions of torch_conv.h know one padding an axis and 32-bit indices.
 inline bool torch_takes(const Problem& p) {
   const auto symmetric = [&](const Axis& a) {
     const int64_t span = a.dilation * (a.taps - 1) + 1;
@@ -279,8 +279,8 @@ inline bool torch_takes(const Problem& p) {
     }
     return a.pad >= 0 && (a.in + 2 * a.pad - span) / a.down + 1 == a.out;
   };
-  return !(p.float32_weight && is_16_bit(p.dtype)) && symmetric(p.y) && symmetric(p.x) && fits_int32(p.y) &&
-         fits_int32(p.x) && p.batch * p.channels < kMaxIndex / std::max(p.y.in * p.x.in, p.y.out * p.x.out);
+  return symmetric(p.y) && symmetric(p.x) && fits_int32(p.y) && fits_int32(p.x) &&
+         p.batch * p.channels < kMaxIndex / std::max(p.y.in * p.x.in, p.y.out * p.x.out);
 }
 
 // torch's native kernels. For gradients torch itself decides between them and cuDNN, for some contiguous float16
@@ -291,12 +291,16 @@ inline bool torch_native_takes(const Problem& p, bool gradient) {
   return !gradient || p.dtype != ScalarType::Half || p.channels < 32 || dilated;
 }
 
+// Its sums are rounded to the images' dtype, and those of a float32 weight beside 16-bit images must not be.
+inline bool wgrad_torch_takes(const Problem& p) { return !is_16_bit(p.dtype) && torch_native_takes(p, true); }
+
 // Not for gradients of weights, for which cuDNN promises no order of sums. A bias would be a pass of its own.
-// Contiguous float32 images are left out because cuDNN 9.19 computed one of 1,211 problems wrongly (1x1 at a stride of
-// 3x2), float64 because its results are not channels_last.
+// Contiguous float32 images and 1x1 taps at a stride are left out because cuDNN 9.19 computed one of 1,211 problems
+// wrongly (1x1 at a stride of 3x2), float64 because its results are not channels_last.
 inline bool torch_cudnn_takes(const Problem& p) {
   return !p.bias && p.dtype != ScalarType::Double && (p.channels_last || is_16_bit(p.dtype)) && p.channels > 1 &&
-         p.y.in * p.x.in > 1 && p.y.out * p.x.out > 1 && torch_takes(p);
+         (p.taps() > 1 || (is_dense(p.y) && is_dense(p.x))) && p.y.in * p.x.in > 1 && p.y.out * p.x.out > 1 &&
+         torch_takes(p);
 }
 
 inline bool takes(Kernel kernel, const Problem& p, const Gpu& gpu) {
@@ -322,7 +326,7 @@ inline bool takes(Kernel kernel, const Problem& p, const Gpu& gpu) {
     case Kernel::kWgradRows: return wgrad_rows_takes(p);
     case Kernel::kWgradCorrelation: return wgrad_correlation_takes(p);
     case Kernel::kWgradSliding: return true;
-    case Kernel::kWgradTorch: return gpu.torch_kernels && torch_native_takes(p, true);
+    case Kernel::kWgradTorch: return gpu.torch_kernels && wgrad_torch_takes(p);
   }
   return false;
 }

@@ -23,16 +23,25 @@ inline Pair stride(const DepthwiseConv2d& conv) { return {conv.y.stride, conv.x.
 inline Pair padding(const DepthwiseConv2d& conv) { return {conv.y.pad, conv.x.pad}; }
 inline Pair dilation(const DepthwiseConv2d& conv) { return {conv.y.dilation, conv.x.dilation}; }
 
+// A float32 weight or bias beside 16-bit images is rounded, as our kernels do on reading.
+inline Tensor rounded(const DepthwiseConv2d& conv, const Tensor& parameter) {
+  const ScalarType dtype = conv.in.scalar_type();
+  if (parameter.scalar_type() == dtype) return parameter;
+  return tensor(call("aten::to", "dtype", parameter, dtype, false, false, std::nullopt)[0]);
+}
+
 constexpr bool kBenchmark = false, kDeterministic = true, kTF32 = false;
 
 inline Tensor torch_forward(const DepthwiseConv2d& conv) {
-  return tensor(call("aten::_conv_depthwise2d", "", conv.in, conv.weight, taps(conv), conv.bias, stride(conv),
+  std::optional<Tensor> bias;
+  if (conv.bias) bias = rounded(conv, *conv.bias);
+  return tensor(call("aten::_conv_depthwise2d", "", conv.in, rounded(conv, conv.weight), taps(conv), bias, stride(conv),
                      padding(conv), dilation(conv))[0]);
 }
 
 inline Tensor cudnn_forward(const DepthwiseConv2d& conv) {
-  return tensor(call("aten::cudnn_convolution", "", conv.in, conv.weight, padding(conv), stride(conv), dilation(conv),
-                     conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
+  return tensor(call("aten::cudnn_convolution", "", conv.in, rounded(conv, conv.weight), padding(conv), stride(conv),
+                     dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
 }
 
 // What the transposed convolution adds to an image that the stride does not divide.
@@ -42,8 +51,8 @@ inline int64_t output_padding(const ConvAxis& a) {
 
 inline Tensor cudnn_dgrad(const DepthwiseConv2d& conv) {
   const Pair more{output_padding(conv.y), output_padding(conv.x)};
-  return tensor(call("aten::cudnn_convolution_transpose", "", conv.out, conv.weight, padding(conv), more, stride(conv),
-                     dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
+  return tensor(call("aten::cudnn_convolution_transpose", "", conv.out, rounded(conv, conv.weight), padding(conv), more,
+                     stride(conv), dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
 }
 
 enum class Gradient { kOfImage, kOfWeight };
@@ -51,9 +60,9 @@ enum class Gradient { kOfImage, kOfWeight };
 inline Tensor torch_gradient(const DepthwiseConv2d& conv, Gradient wanted) {
   const std::vector<int64_t> no_padding{0, 0};
   const bool mask[] = {wanted == Gradient::kOfImage, wanted == Gradient::kOfWeight, false};
-  const auto results =
-      call("aten::convolution_backward", "", conv.out, conv.in, conv.weight, std::nullopt, stride(conv), padding(conv),
-           dilation(conv), false, no_padding, conv.channels, torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
+  const auto results = call("aten::convolution_backward", "", conv.out, conv.in, rounded(conv, conv.weight),
+                            std::nullopt, stride(conv), padding(conv), dilation(conv), false, no_padding, conv.channels,
+                            torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
   const Tensor all[] = {tensor(results[0]), tensor(results[1]), tensor(results[2])};  // owned, undefined ones too
   return all[int(wanted)];
 }
