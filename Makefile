@@ -38,11 +38,14 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 wheel:  ## build, repair, check and test a wheel into dist/; VARIANT=cuda from nothing: 34 min on two slow cores
 	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS)
 
-image:  ## the build and test images: 8 min 30 s on two slow cores; 2.6 GB for the CPU
+image:  ## the build and test images; 2.6 GB for the CPU
 	$(RUN) docker/images.py $(FLAGS)
 
 shell:  ## an interactive clean container with the project under /project
 	$(RUN) docker/images.py $(FLAGS) --shell
+
+new-extension:  ## a project of your own with one op, CPU and CUDA: NAME=myops DEST=../myops
+	$(RUN) docker/new_extension.py --name "$(NAME)" --dest "$(DEST)"
 
 fetch:  ## download every locked input to .cache/ (0.7 GB) and verify it; the only step with a network
 	$(RUN) docker/fetch.py
@@ -66,9 +69,6 @@ fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks,
 
 reproduce:  ## two builds that differ in place, time, user, ...: the same bytes, or a report of what differs
 	$(RUN) docker/reproduce.py $(BUILD_FLAGS)
-
-new-extension:  ## a project of your own with one op, CPU and CUDA: NAME=myops DEST=../myops
-	$(RUN) docker/new_extension.py --name "$(NAME)" --dest "$(DEST)"
 
 report:  ## what WHEEL=... holds and where it works; REQUIRE="torch>=2.10 glibc<=2.28 sm_90", AGAINST=python3.12, JSON=1
 	$(RUN) docker/wheel_report.py "$(WHEEL)" $(if $(REQUIRE),--require "$(REQUIRE)") $(if $(AGAINST),--against "$(AGAINST)") $(if $(JSON),--json)

@@ -67,7 +67,7 @@ def main() -> None:
     if not given.name or not given.dest:
         raise Failure("name the package and a new folder: make new-extension NAME=myops DEST=../myops")
     create(given.name, Path(given.dest).absolute())
-    print(f"{given.dest}: `make wheel PROJECT={given.dest}` builds it here, README.md says how without this repository")
+    print(f"{given.dest} is there: its README.md says how to build and test it")
 
 
 if __name__ == "__main__":
