@@ -38,7 +38,7 @@ TABLE = [
     ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_rows"),  # the same memory
     ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 2), 1, "fwd_cudnn"),  # cuDNN's
-    ("dgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_rows"),
+    ("dgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_sliding"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),

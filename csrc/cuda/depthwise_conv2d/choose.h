@@ -41,7 +41,7 @@ inline Choice choose_forward_planes(const Problem& p, const Gpu& gpu) {
   const bool two_dimensional = p.y.taps > 1 && p.x.taps > 1, mostly_inside = p.y.taps <= 3 * p.y.in;
   if (fwd_small_takes(p) && two_dimensional && outputs(p) >= 1 << 19)
     return {Kernel::kFwdSmall, false, "many images up to 8 pixels wide at stride 1"};
-  if (fwd_mma_takes(p, gpu) && p.taps() != 9 && two_dimensional && mostly_inside)
+  if (fwd_mma_takes(p, gpu) && two_dimensional && mostly_inside)
     return {Kernel::kFwdMma, false, "16-bit at stride 1: tensor cores"};
   if (fwd_planes_takes(p, gpu) && tiles_pay_for_stride_2(p))
     return {Kernel::kFwdPlanes, false, "3x3, 5x5 or 7x7 taps, compiled for their stride"};

@@ -16,79 +16,73 @@ struct Measured {
 
 inline std::optional<Measured> measured_fwd_nchw(const Problem& p) {
   if (double(outputs(p)) < 410000) {
-    if (double(outputs(p)) < 21900) {
-      return std::nullopt;
+    if (double(outputs(p)) < 71000) {
+      if (double(p.x.taps) < 20) {
+        if (double(outputs(p)) * double(p.taps()) < 560000) {
+          return std::nullopt;
+        }
+        return Measured{Kernel::kFwdCudnn, false};
+      }
+      return Measured{Kernel::kFwdTorch, false};
     }
-    if (double(p.channels) < 2) {
-      if (double(p.x.in) < 100) {
+    if (double(p.x.in) < 6) {
+      return Measured{Kernel::kFwdCudnn, false};
+    }
+    return Measured{Kernel::kFwdTorch, false};
+  }
+  if (double(outputs(p)) * double(p.taps()) < 11600000) {
+    if (double(outputs(p)) * double(p.taps()) < 1600000) {
+      return Measured{Kernel::kFwdTorch, false};
+    }
+    if (double(p.channels) < 120) {
+      return Measured{Kernel::kFwdPlanes, false};
+    }
+    if (double(p.y.dilation) < 2) {
+      if (double(p.element_bytes()) < 3) {
+        return Measured{Kernel::kFwdCudnn, false};
+      }
+      return Measured{Kernel::kFwdRows, false};
+    }
+    return Measured{Kernel::kFwdTorch, false};
+  }
+  if (double(p.x.out) < 1000) {
+    if (double(p.channels) < 1530) {
+      if (double(p.x.dilation) < 4) {
+        if (double(p.channels) < 25) {
+          return Measured{Kernel::kFwdMma, false};
+        }
+        return std::nullopt;
+      }
+      if (double(p.y.out) < 32) {
         return std::nullopt;
       }
       return Measured{Kernel::kFwdTorch, false};
     }
-    if (double(p.x.out) < 2) {
-      return std::nullopt;
-    }
-    if (double(outputs(p)) < 68400) {
-      if (double(p.x.in) < 80) {
-        return Measured{Kernel::kFwdCudnn, false};
-      }
-      return Measured{Kernel::kFwdTorch, false};
-    }
-    return Measured{Kernel::kFwdTorch, false};
-  }
-  if (double(p.x.out) < 259) {
-    if (double(p.x.dilation) < 4) {
-      if (double(p.taps()) < 2) {
-        return Measured{Kernel::kFwdTorch, false};
-      }
-      if (double(p.x.out) < 5) {
-        return Measured{Kernel::kFwdTorch, false};
-      }
-      if (double(outputs(p)) * double(p.taps()) < 8425000) {
-        return Measured{Kernel::kFwdCudnn, false};
-      }
-      return std::nullopt;
-    }
-    if (double(p.x.in % 2) < 1) {
-      return std::nullopt;
-    }
-    return Measured{Kernel::kFwdTorch, false};
+    return Measured{Kernel::kFwdCudnn, false};
   }
   if (double(p.element_bytes()) < 3) {
-    if (double(p.channels % 8 != 0) + double(p.channels % 4 != 0) + double(p.channels % 2 != 0) < 3) {
-      if (double(outputs(p)) * double(p.taps()) < 150000000) {
-        return Measured{Kernel::kFwdCudnn, false};
-      }
-      return std::nullopt;
-    }
-    return std::nullopt;
-  }
-  if (double(p.x.out) < 1060) {
-    return std::nullopt;
+    return Measured{Kernel::kFwdCudnn, false};
   }
   return Measured{Kernel::kFwdRows, false};
 }
 
 inline std::optional<Measured> measured_fwd_nhwc(const Problem& p) {
-  if (double(p.taps()) < 2) {
-    if (double(p.channels) < 16) {
+  if (double(outputs(p)) * double(p.taps()) < 544000) {
+    if (double(p.x.out) < 5) {
       return std::nullopt;
     }
-    return Measured{Kernel::kFwdCudnn, false};
+    return Measured{Kernel::kFwdSimple, false};
   }
   if (double(outputs(p)) * double(p.taps()) < 66000000) {
-    if (double(outputs(p)) * double(p.taps()) < 544000) {
-      if (double(outputs(p)) * double(p.taps()) < 169000) {
-        return std::nullopt;
-      }
-      return Measured{Kernel::kFwdSimple, false};
-    }
     if (double(p.taps()) < 50) {
       if (double(outputs(p)) < 34000) {
         return Measured{Kernel::kFwdCudnn, false};
       }
-      if (double(p.batch * p.channels) < 40) {
-        return Measured{Kernel::kFwdSliding, false};
+      if (double(p.x.out) < 4) {
+        return Measured{Kernel::kFwdCudnn, false};
+      }
+      if (double(p.y.taps) < 3) {
+        return std::nullopt;
       }
       return Measured{Kernel::kFwdDirect, false};
     }
@@ -125,16 +119,19 @@ inline std::optional<Measured> measured_dgrad_nchw(const Problem& p) {
     }
     return std::nullopt;
   }
-  if (double(p.x.in) < 287) {
-    if (double(outputs(p)) * double(p.taps()) < 5700000) {
+  if (double(outputs(p)) * double(p.taps()) < 5700000) {
+    if (double(p.channels) < 370) {
       return Measured{Kernel::kFwdPlanes, false};
     }
+    return Measured{Kernel::kFwdCudnn, false};
+  }
+  if (double(p.x.in) < 1100) {
     if (double(p.channels) < 4) {
       return Measured{Kernel::kFwdMma, false};
     }
-    return std::nullopt;
-  }
-  if (double(p.x.out) < 665) {
+    if (double(p.x.in) < 287) {
+      return std::nullopt;
+    }
     return Measured{Kernel::kFwdCudnn, false};
   }
   if (double(p.element_bytes()) < 3) {
@@ -144,12 +141,21 @@ inline std::optional<Measured> measured_dgrad_nchw(const Problem& p) {
 }
 
 inline std::optional<Measured> measured_dgrad_nhwc(const Problem& p) {
-  if (double(p.taps()) < 4) {
-    return Measured{Kernel::kFwdCudnn, false};
+  if (double(outputs(p)) * double(p.taps()) < 1215000) {
+    if (double(p.x.in) < 156) {
+      if (double(p.y.in) < 20) {
+        if (double(p.taps()) < 2) {
+          return Measured{Kernel::kFwdSimple, false};
+        }
+        return Measured{Kernel::kFwdCudnn, false};
+      }
+      return std::nullopt;
+    }
+    return std::nullopt;
   }
   if (double(outputs(p)) * double(p.taps()) < 38000000) {
-    if (double(outputs(p)) * double(p.taps()) < 1230000) {
-      if (double(p.x.in) < 30) {
+    if (double(p.taps()) < 4) {
+      if (double(p.batch * p.channels * p.y.in * p.x.in) < 1260000) {
         return Measured{Kernel::kFwdCudnn, false};
       }
       return std::nullopt;

@@ -82,6 +82,7 @@ inline int fwd_mma_blocks(const Problem& p) {
 // Contiguous, 16-bit, stride 1: tensor cores.
 inline bool fwd_mma_takes(const Problem& p, const Gpu& gpu) {
   const auto takes = [](const Axis& a) { return is_dense(a) && a.pad >= 0; };
+  if (p.taps() == 9) return false;  // 3x3: fwd_planes is faster for large batches
   if (p.channels_last || !is_16_bit(p.dtype) || !has_tensor_cores(gpu) || !takes(p.y) || !takes(p.x) ||
       p.y.taps > 4096 || !has_int32_images(p))
     return false;
@@ -295,12 +296,12 @@ inline bool torch_native_takes(const Problem& p, bool gradient) {
 inline bool wgrad_torch_takes(const Problem& p) { return !is_16_bit(p.dtype) && torch_native_takes(p, true); }
 
 // Not for gradients of weights, for which cuDNN promises no order of sums. A bias would be a pass of its own.
-// Contiguous float32 images and 1x1 taps at a stride are left out because cuDNN 9.19 computed one of 1,211 problems
-// wrongly (1x1 at a stride of 3x2), float64 because its results are not channels_last.
+// Contiguous float32 images are left out because cuDNN 9.19 computed one of 1,211 problems wrongly (1x1 at a stride of
+// 3x2), float64 because its results are not channels_last, and taps one column wide because cuDNN was seldom the
+// fastest there and up to nine times slower than torch's native kernel.
 inline bool torch_cudnn_takes(const Problem& p) {
   return !p.bias && p.dtype != ScalarType::Double && (p.channels_last || is_16_bit(p.dtype)) && p.channels > 1 &&
-         (p.taps() > 1 || (is_dense(p.y) && is_dense(p.x))) && p.y.in * p.x.in > 1 && p.y.out * p.x.out > 1 &&
-         torch_takes(p);
+         p.x.taps > 1 && p.y.in * p.x.in > 1 && p.y.out * p.x.out > 1 && torch_takes(p);
 }
 
 inline bool takes(Kernel kernel, const Problem& p, const Gpu& gpu) {
