@@ -109,7 +109,7 @@ def locked_files() -> Iterable[tuple[str, Path]]:
             yield entry.sha256, CACHE / "debian" / Path(entry.path).name
     for lock in LOCKS.glob("requirements-*.txt"):
         for entry in read_requirements(lock):
-            yield entry.sha256, fetch.find_wheel(CACHE / "wheels", entry.path)
+            yield entry.sha256, fetch.find_wheel(CACHE / "wheels", entry.path, entry.sha256)
 
 
 def write(target: Path) -> None:

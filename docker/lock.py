@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import interpreters
-from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard, sha256_of
+from common import LOCKS, Failure, debian_mirrors, main_guard, pip_target, sha256_of
 
 SUITE = "bullseye"
 # CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
@@ -176,7 +176,7 @@ def lock_python(requirements: Path) -> None:
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         subprocess.run(
             [interpreters.locked(), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", "unused",
-             "--report", report.name, *PIP_TARGET, "--requirement", requirements],
+             "--report", report.name, *pip_target(), "--requirement", requirements],
             check=True,
         )  # fmt: skip
         items = json.load(report)["install"]

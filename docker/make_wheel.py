@@ -1,18 +1,20 @@
 """Builds, repairs, checks and tests a wheel: `make wheel`.
 
+The project is PROJECT, by default this repository; every step below learns what it is about from docker/image/project.py alone.
 With docker or podman: fetch, build the images, run cibuildwheel in the build image, run the test stage in the test image.
 No container has a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, this machine's
-compiler, and the manylinux tag that this compiler allows. dist/ changes only if every step succeeds.
+compiler, and the manylinux tag that this compiler allows. The project's dist/ changes only if every step succeeds.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -22,9 +24,9 @@ import engine as engines
 import fetch
 import images
 import interpreters
+import project_run
 from common import (
     CACHE,
-    DIST,
     IMAGE_SCRIPTS,
     LOCKS,
     ROOT,
@@ -37,7 +39,9 @@ from common import (
     sha256_of,
     virtual_environment,
 )
+from image import project as projects
 from image import provenance
+from image.project import Pair, Project
 
 NEWEST_GCC_FOR_CUDA = 13
 
@@ -113,23 +117,46 @@ def stage(project: Path, staged: Path) -> Staged:
 
 def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
     """CUDA_ARCHS as an environment variable of the build; a wrong value fails here, before anything is built."""
-    if not wanted:
+    if not wanted.strip():
         return {}
     if variant != "cuda":
         raise Failure(f"CUDA_ARCHS={wanted} requires VARIANT=cuda, got VARIANT={variant}")
-    sys.path.append(str(ROOT / "csrc"))
-    import nvcc
+    for word in (words := re.split(r"[\s,;]+", wanted.strip())):
+        if not re.fullmatch(projects.ARCH, word, re.ASCII):
+            raise Failure(
+                f"CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90, separated by spaces, got {word!r}"
+            )
+    return {"CUDA_ARCHS": ",".join(words)}
 
-    chosen = nvcc.architectures(wanted)
-    return {"CUDA_ARCHS": ",".join(f"{name}:{arch}" for name, archs in chosen.items() for arch in archs)}
+
+PROXY = """[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[tool.cibuildwheel]
+build = "cp311-manylinux_x86_64"
+build-frontend = { name = "build", args = ["--no-isolation"] }
+repair-wheel-command = "bash /opt/customops/repair-wheel.sh {wheel} {dest_dir}"
+"""
 
 
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
-    """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container."""
-    tools = virtual_environment("host")
+    """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container.
+
+    cibuildwheel sees a project of ours whose build backend is docker/image/backend.py: so the same step builds here and in a
+    container that is started by hand, whatever CPython it is for.
+    """
+    tools = virtual_environment("tools")
+    proxy = fresh_folder("proxy")
+    (proxy / "pyproject.toml").write_text(PROXY)
+    shutil.copyfile(IMAGE_SCRIPTS / "backend.py", proxy / "backend.py")
+    shutil.copytree(source, proxy / "project", symlinks=True)
+    answers = fresh_folder("answers")
+    answers.chmod(0o777)
+    variables = variables | {"BUILD_SOURCE": "/project/project", "BUILD_ERROR": "/answers/error"}
     settings = [f"--env={name}={value}" for name, value in (variables | verbosity()).items()]
     label = children.new_label()
-    restrictions = [f"--label={label}", *children.RESTRICTED, *children.AS_OWNER]
+    restrictions = [f"--label={label}", *children.RESTRICTED, *children.AS_OWNER, f"--volume={answers}:/answers"]
     arguments = ["--network=none", *create, *restrictions, *settings]
     env = environment(
         tools,
@@ -145,7 +172,28 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
         f"--output-dir={out}",
         ".",
     ]
-    children.run(command, containers=(engine, label), cwd=source, env=env)
+    try:
+        children.run(command, containers=(engine, label), cwd=proxy, env=env)
+    except subprocess.CalledProcessError as error:
+        if (answers / "error").is_file():
+            raise Failure((answers / "error").read_text().strip()[:2000]) from error
+        raise
+
+
+def passed_on() -> dict[str, str]:
+    """Variables of the caller that people use to this end: they hold in a container, too."""
+    names = ("MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "FORCE_CUDA")
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def memory_file(project: Project) -> Path:
+    """Where the peaks of a project's compilers are kept; an empty one to begin with."""
+    folder = CACHE / "memory"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{hashlib.sha256(str(project.folder).encode()).hexdigest()[:16]}.json"
+    if not path.exists():
+        path.write_text("{}\n")
+    return path
 
 
 def verbosity() -> dict[str, str]:
@@ -164,23 +212,36 @@ def ccache(image: str) -> dict[str, str]:
     }
 
 
-def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
+def build_in_container(project: Project, pair: Pair, engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
     """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache.
 
     `make reproduce`, `make verify` and plain `docker run` compile everything.
     """
     source, objects = CACHE / "source", CACHE / "ccache"
     objects.mkdir(exist_ok=True)
-    staged = stage(ROOT, source)
-    variables = staged.facts | archs | ccache(image)
-    run_cibuildwheel(engine, image, source, out, variables, f"--volume={objects}:/ccache")
+    staged = stage(project.folder, source)
+    folder = project_run.make_environment(project, "build", pair, engine, image)
+    variables = staged.facts | archs | ccache(image) | passed_on() | pair_variables(pair, "/environment")
+    mounts = [f"--volume={objects}:/ccache", f"--volume={folder}:/environment:ro",
+              f"--volume={memory_file(project)}:/memory.json", "--env=BUILD_MEMORY=/memory.json"]  # fmt: skip
+    run_cibuildwheel(engine, image, source, out, variables, *mounts)
     staged.check(source)
     shutil.rmtree(source)
 
 
-def test_in_container(engine: str, image: str, out: Path) -> None:
-    mounts = (f"--volume={out}:/dist:ro", f"--volume={ROOT / 'tests'}:/tests:ro")
-    children.run_container(engine, image, options=(*mounts, *children.AS_OWNER))
+def pair_variables(pair: Pair, environment: str | Path) -> dict[str, str]:
+    return {"BUILD_PAIR": " ".join(pair), "BUILD_ENVIRONMENT": str(environment)}
+
+
+def test_in_container(project: Project, pair: Pair, engine: str, image: str, out: Path) -> None:
+    folder = project_run.make_environment(project, "test", pair, engine, image)
+    mounts = (
+        f"--volume={out}:/dist:ro",
+        f"--volume={project.folder}:/project:ro",
+        f"--volume={folder}:/environment:ro",
+    )
+    settings = [f"--env={name}={value}" for name, value in pair_variables(pair, "/environment").items()]
+    children.run_container(engine, image, options=(*mounts, *settings, *children.AS_OWNER))
 
 
 def check_host() -> None:
@@ -201,7 +262,7 @@ def host_variant(variant: str) -> dict[str, str]:
             f"VARIANT=cuda ENGINE=host: nvcc 12.4 supports GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
             "set CXX to an older one, or use ENGINE=docker"
         )
-    tools = virtual_environment("build")
+    tools = virtual_environment("tools")
     fetch.fetch_set(*images.CUDA_SETS)
     fetch.fetch_debian_set("cuda")
     folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
@@ -219,84 +280,137 @@ def host_variant(variant: str) -> dict[str, str]:
     return {"CUSTOMOPS_VARIANT": "cuda"} | homes
 
 
-def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
-    tools = virtual_environment("build")
+def network_library() -> None:
+    """docker/image/network.c, compiled for this machine where build_project.py looks for it; without a C compiler, nothing."""
+    source, library = IMAGE_SCRIPTS / "network.c", CACHE / "network.so"
+    if shutil.which("gcc") and (not library.exists() or library.stat().st_mtime < source.stat().st_mtime):
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True, env=environment())
+
+
+def build_on_host(project: Project, pair: Pair, out: Path, variant: str, archs: dict[str, str]) -> None:
+    tools = virtual_environment("tools")
+    network_library()
+    folder = project_run.make_environment(project, "build", pair, "host", "")
     temporary = str(fresh_folder("tmp"))  # what a killed build leaves there, the next one removes
-    env = environment(tools, MANYLINUX="auto", TMPDIR=temporary, **host_variant(variant), **archs)
-    children.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], env=env)
+    env = environment(tools, MANYLINUX="auto", TMPDIR=temporary, BUILD_MEMORY=str(memory_file(project)), **host_variant(variant),
+                      **archs, **pair_variables(pair, folder), **host_variables(pair))  # fmt: skip
+    children.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", project.folder, out], env=env)
 
 
-def test_on_host(out: Path) -> None:
-    tools = virtual_environment("test")
-    children.run(["bash", IMAGE_SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], env=environment(tools))
+def host_variables(pair: Pair) -> dict[str, str]:
+    return {"BUILD_INTERPRETER": str(project_run.host_interpreter(pair)), "BUILD_NETWORK": str(CACHE / "network.so")}
 
 
-def publish(out: Path) -> Path:
-    """Copies the wheel and its provenance to dist/, then removes earlier ones."""
-    wheels = list(out.glob("*.whl"))
-    if len(wheels) != 1:
-        raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
-    files = [wheels[0], provenance.write(wheels[0], LOCKS)]
-    DIST.mkdir(exist_ok=True)
-    with contextlib.ExitStack() as both:  # appear together, after the last byte of both
+def test_on_host(project: Project, pair: Pair, out: Path) -> None:
+    tools = virtual_environment("tools")
+    folder = project_run.make_environment(project, "test", pair, "host", "")
+    env = environment(tools, **pair_variables(pair, folder), **host_variables(pair))
+    children.run([tools / "python", IMAGE_SCRIPTS / "test_project.py", out, project.folder], env=env)
+
+
+def publish(project: Project, out: Path) -> list[Path]:
+    """Copies the wheels and their provenance to dist/, then removes earlier ones of the same distribution."""
+    wheels = sorted(out.glob("*.whl"))
+    if not wheels:
+        raise Failure(f"the build left no wheel in {out}")
+    files = [file for wheel in wheels for file in (wheel, provenance.write(wheel, LOCKS))]
+    project.dist.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as all_of_them:  # appear together, after the last byte of all
         for file in files:
-            shutil.copyfile(file, both.enter_context(replacing(DIST / file.name)))
-    for old in [*DIST.glob("customops-*.whl*"), *DIST.glob(".customops-*.partial")]:  # the latter of killed runs
+            shutil.copyfile(file, all_of_them.enter_context(replacing(project.dist / file.name)))
+    name = wheels[0].name.split("-")[0]
+    for old in [
+        *project.dist.glob(f"{name}-*.whl*"),
+        *project.dist.glob(f".{name}-*.partial"),
+    ]:  # the latter of killed runs
         if old.name not in {file.name for file in files}:
             old.unlink()
-    return DIST / wheels[0].name
+    return [project.dist / wheel.name for wheel in wheels]
 
 
-def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
+def serves(wheel: Path, pair: Pair, built: Pair) -> bool:
+    """Whether a wheel that was built for one pair is also the one for another: by its tag, and unless it requires one torch."""
+    _, version, python, abi, _ = wheel.name.removesuffix(".whl").rsplit("-", 4)
+    any_python = (abi == "none" and python.startswith("py3")) or (abi == "abi3" and not pair.python.endswith("t"))
+    any_torch = not re.search(r"[+.]torch\d", version)
+    return (any_python or pair.python == built.python) and (any_torch or pair.torch == built.torch)
+
+
+def make_wheel(
+    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
+) -> None:
     out = fresh_folder("out")
+    building = "build with this machine's compiler" if engine == "host" else "cibuildwheel: build"
+    building += f", repair, check VARIANT={variant}"
+    testing = "test in a clean environment" if engine == "host" else f"test in a clean container VARIANT={variant}"
+    per_pair = [
+        f"{what}{f' (CPython {p.python}, torch {p.torch})' * (len(pairs) > 1)}"
+        for p in pairs
+        for what in (building, testing)
+    ]
+    names = {}
     if engine == "host":
         check_host()
-        steps = Steps(
-            "fetch the locked tools",
-            f"build with this machine's compiler, repair, check VARIANT={variant}",
-            "test in a clean environment",
-        )
-        steps.next()
-        fetch.fetch_set("build", "test")
-        steps.next()
-        build_on_host(out, variant, archs)
-        steps.next()
-        test_on_host(out)
+        steps = Steps("fetch the locked tools", *per_pair)
     else:
-        steps = Steps(
-            "fetch every input",
-            f"images, VARIANT={variant} BASE={base}",
-            f"cibuildwheel: build, repair, check VARIANT={variant}",
-            f"test in a clean container VARIANT={variant}",
-        )
-        steps.next()
+        steps = Steps("fetch every input", f"images, VARIANT={variant} BASE={base}", *per_pair)
+    steps.next()
+    for pair in pairs:
+        for kind in ("build", "test"):
+            project_run.check_lock(project, kind, pair)
+    fetch.fetch_set("tools")
+    for pair in pairs:
+        project_run.fetch_locks(project, pair, "build", "test")
+    if engine != "host":
         images.fetch_inputs(variant)
-        fetch.fetch_set("host")
         steps.next()
         names = images.ensure(engine, variant, base)
+    made: list[tuple[Path, Pair]] = []
+    for pair in pairs:
         steps.next()
-        build_in_container(engine, names["build"], out, archs)
+        if earlier := next((wheel for wheel, built in made if serves(wheel, pair, built)), None):
+            print(f"{earlier.name} serves CPython {pair.python} and torch {pair.torch}, too", flush=True)
+        else:
+            own = fresh_folder("out-of-pair")
+            if engine == "host":
+                build_on_host(project, pair, own, variant, archs)
+            else:
+                build_in_container(project, pair, engine, names["build"], own, archs)
+            (built,) = own.glob("*.whl")
+            made.append((built.rename(out / built.name), pair))
         steps.next()
-        test_in_container(engine, names["test"], out)
-    wheel = publish(out)
-    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
+        if engine == "host":
+            test_on_host(project, pair, out)
+        else:
+            test_in_container(project, pair, engine, names["test"], out)
+    for wheel in publish(project, out):
+        shown = wheel.relative_to(ROOT) if ROOT in wheel.parents else wheel
+        steps.finish(f"{shown}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
 
 
-def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
+def test_wheel(
+    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
+) -> None:
     """Runs the test stage on the wheel in dist/."""
-    wheels = list(DIST.glob("customops-*.whl"))
+    wheels = list(project.dist.glob("*.whl"))
     if not wheels:
-        return make_wheel(engine, variant, base, archs)
+        return make_wheel(project, pairs, engine, variant, base, archs)
     if engine == "host":
         check_host()
-        test_on_host(DIST)
-    else:
-        for wheel in wheels:
-            if read_record(wheel)["base"] == "host":
-                raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
+    for wheel in wheels if engine != "host" else ():
+        if read_record(wheel)["base"] == "host":
+            raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
+    fetch.fetch_set("tools")
+    for pair in pairs:
+        project_run.fetch_locks(project, pair, "build", "test")
+    if engine != "host":
         images.fetch_inputs(variant)
         names = images.ensure(engine, variant, base)
-        test_in_container(engine, names["test"], DIST)
+    for pair in pairs:
+        if engine == "host":
+            test_on_host(project, pair, project.dist)
+        else:
+            test_in_container(project, pair, engine, names["test"], project.dist)
 
 
 def test_pipeline() -> None:
@@ -316,14 +430,20 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
     parser.add_argument("--cuda-archs", default="")
+    parser.add_argument("--project", type=Path, default=ROOT)
+    parser.add_argument("--pythons", default="")
+    parser.add_argument("--torches", default="")
     args = parser.parse_args()
     if args.action == "test-pipeline":
         return test_pipeline()
     images.check_choices(args.variant, args.base)
     archs = cuda_architectures(args.variant, args.cuda_archs)
+    project = project_run.load(args.project)
+    pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    {"wheel": make_wheel, "test": test_wheel}[args.action](engine, args.variant, args.base, archs)
+    step = {"wheel": make_wheel, "test": test_wheel}[args.action]
+    step(project, pairs, engine, args.variant, args.base, archs)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,8 @@ from pathlib import Path
 
 import elf
 from lockfile import read_debian, read_requirements
+from pinning import pin, torch_symbols
+from project import Project
 from provenance import check_record, purl
 from strict import Refused
 from wheelfile import Wheel, normalize
@@ -98,10 +101,25 @@ def torch_terms() -> bytes | None:
 
 
 def torch_version() -> str | None:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    """Of the environment that the wheel was built in."""
+    folder = os.environ.get("BUILD_ENVIRONMENT")
+    found = importlib.metadata.distributions(name="torch", **({"path": [folder]} if folder else {}))
+    return next((distribution.version for distribution in found), None)
+
+
+def python_version() -> str:
+    """Of the Python that the wheel was built by; environment.py keeps it."""
+    kept = Path(os.environ.get("BUILD_ENVIRONMENT", "/nowhere"), "python-version")
+    return kept.read_text().strip() if kept.exists() else platform.python_version()
+
+
+def cuda_version() -> str:
+    """Of the compiler that a CUDA build of another's project uses, as in cu130; empty for a CPU build."""
+    if os.environ.get("CUSTOMOPS_VARIANT") != "cuda":
+        return ""
+    major = Project(Path(os.environ["BUILD_SOURCE"])).table["cuda"]
+    nvcc = Path(os.environ.get(f"CUDA{major}_HOME") or f"/opt/cuda{major}", "bin/nvcc")
+    return re.search(r"release ([0-9.]+)", subprocess.check_output([nvcc, "--version"], text=True))[1]
 
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
@@ -194,16 +212,26 @@ def pack(path: Path, contents: dict[str, bytes], epoch: int) -> None:
             archive.writestr(entry, listing.getvalue() if name == record else contents[name])
 
 
-def complete(wheel: Path) -> None:
+def complete(wheel: Path, policy: str = "strict") -> None:
+    """Rewrites the wheel; by policy torch-pinned, one that uses torch's C++ symbols gets a label, and another name for it."""
     given = Wheel(wheel)
     contents = {name: given.read(name) for name in given.names if not name.endswith(".dist-info/RECORD")}
     name, version, info = normalize(given.name), given.version, given.info
     record = given.build_record() or {}
     check_record(record)
+    taken = torch_symbols(contents) if policy == "torch-pinned" else {}
+    if taken and torch_version():
+        contents, version = pin(contents, version, torch_version(), cuda_version())
+        info = info.replace(f"-{given.version}.dist-info", f"-{version}.dist-info")
+        record["torch_symbols"] = taken
     record["version"] = version
     record["compiler"] = compiler("--version").splitlines()[0]
-    record["python"] = platform.python_version()
-    record.setdefault("torch", torch_version())
+    record["python"] = python_version()
+    if torch_version():
+        record.setdefault("torch", torch_version())
+    requirements = Path(os.environ.get("BUILD_ENVIRONMENT", "/nowhere"), "requirements")
+    if requirements.exists():
+        record["requirements"] = requirements.read_text().splitlines()
     packages = compiler_packages() if links_libstdcxx_statically(contents) else []
     packages += cuda_packages(record.get("cuda", {}))
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
@@ -219,7 +247,7 @@ def complete(wheel: Path) -> None:
         )
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    bom = sbom(name, version, packages, record["torch"])
+    bom = sbom(name, version, packages, record.get("torch"))
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
         if package.get("distribution") == "pypi":
@@ -238,13 +266,17 @@ def complete(wheel: Path) -> None:
     if terms := torch_terms():
         contents[f"{info}/licenses/torch/LICENSE"] = terms
     pack(wheel, contents, epoch)
+    wheel.rename(wheel.with_name(wheel.name.replace(f"-{given.version}-", f"-{version}-", 1)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
+    parser.add_argument("--policy", default="strict")
+    args = parser.parse_args()
+    wheel = args.wheel
     try:
-        complete(wheel := parser.parse_args().wheel)
+        complete(wheel, args.policy)
     except Refused as error:
         sys.exit(f"error: {wheel.name}: {error}")
 

@@ -20,6 +20,20 @@ def root():
 
 
 @pytest.fixture
+def lock_like_ours():
+    """lock_like_ours(project, *packages): the project's lock of its build, of lines of our own."""
+
+    def write(project, *packages):
+        lines = (ROOT / "docker/locks/requirements-build.txt").read_text().splitlines()
+        wanted = {"build", "packaging", "pyproject-hooks", "setuptools", *packages}
+        (project / "locks").mkdir()
+        lock = "".join(f"{line}\n" for line in lines if line.split("==")[0] in wanted)
+        (project / "locks/requirements-build.txt").write_text(lock)
+
+    return write
+
+
+@pytest.fixture
 def small_disk(tmp_path):
     """A folder on a file system of 16 kB that is full but for some bytes."""
     folder = tmp_path / "small"

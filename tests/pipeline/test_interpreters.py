@@ -37,7 +37,7 @@ def test_a_python_on_the_path_is_found(tmp_path):
 @pretend_newer
 def test_tools_for_every_python_need_no_other_interpreter(monkeypatch):
     monkeypatch.setattr(interpreters, "find_python", lambda version: pytest.fail("looked for another"))
-    assert interpreters.for_set("host") == interpreters.for_set("lint") == sys.executable
+    assert interpreters.for_set("tools") == interpreters.for_set("lint") == sys.executable
 
 
 @pytest.mark.parametrize("name", interpreters.ANY_PYTHON)

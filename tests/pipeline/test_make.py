@@ -151,7 +151,7 @@ def test_tools_name_their_real_folder_when_the_cache_is_reached_through_a_link(t
     assert str(tmp_path / "real/none/bin/python") in (tmp_path / "real/none/bin/pip").read_text().splitlines()[0]
 
 
-def test_sources_that_change_during_the_build_are_not_recorded(project, root, tmp_path):
+def test_sources_that_change_during_the_build_are_not_recorded(project, root, tmp_path, lock_like_ours):
     """build-wheel.sh on a project whose build edits one of its own staged files."""
     toy = tmp_path / "toy"
     toy.mkdir()
@@ -159,12 +159,19 @@ def test_sources_that_change_during_the_build_are_not_recorded(project, root, tm
     (toy / "setup.py").write_text(
         "from setuptools import setup\nopen('module.py', 'a').write('# torn')\nsetup(name='toy', py_modules=['module'])\n"
     )
+    lock_like_ours(toy)
     import common
+    import make_wheel
+    import project_run
 
-    tools = common.virtual_environment("build")
+    tools, loaded = common.virtual_environment("tools"), project_run.load(toy)
+    (pair,) = loaded.pairs
+    project_run.fetch_locks(loaded, pair, "build")
+    folder = project_run.make_environment(loaded, "build", pair, "host", "")
+    variables = make_wheel.pair_variables(pair, folder) | make_wheel.host_variables(pair)
     run = subprocess.run(
         ["bash", root / "docker/image/build-wheel.sh", toy, tmp_path / "out"],
-        env=common.environment(tools, MANYLINUX="auto"), capture_output=True, text=True, check=False,
+        env=common.environment(tools, MANYLINUX="auto", **variables), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode != 0
     assert "error: the staged sources changed during the build: run it again" in run.stderr
