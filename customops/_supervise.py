@@ -14,15 +14,6 @@ import sys
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
-class Ended(BaseException):
-    """A signal asked for the end."""
-
-
-def _on_signal(number: int, _frame) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Ended(number)
-
-
 def _others() -> list[int]:
     """Living processes of this session but this one."""
     found, session = [], os.getsid(0)
@@ -47,15 +38,18 @@ def _end_others() -> None:
                 continue
 
 
+def _on_signal(number: int, _frame) -> None:
+    """Ends everything here, and not by an exception: that would cut _end_others() short where main() has called it."""
+    _end_others()
+    os._exit(128 + number)
+
+
 def main() -> None:
     parent, command, status = int(sys.argv[1]), sys.argv[2:], 128 + signal.SIGTERM
     signal.signal(signal.SIGTERM, _on_signal)
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() == parent:  # it may have ended before it was watched
-            status = subprocess.call(command)
-    except Ended:
-        pass
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() == parent:  # it may have ended before it was watched
+        status = subprocess.call(command)
     _end_others()
     sys.exit(status if status >= 0 else 128 - status)
 

@@ -4,6 +4,7 @@ Standard library only, because fetch.py runs before anything is installed.
 """
 
 import errno
+import fcntl
 import hashlib
 import os
 import pwd
@@ -212,13 +213,16 @@ def virtual_environment(name: str) -> Path:
     folder = (CACHE / "venv").resolve() / name  # its programs name this path: a link to it may go away before they do
     stamp = folder / "made-from"
     expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"
-    if not stamp.exists() or stamp.read_text() != expected:
-        shutil.rmtree(folder, ignore_errors=True)
-        children.run([python, "-m", "venv", folder], stdout=subprocess.DEVNULL)
-        children.run(
-            [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
-             "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
-            env=environment(),
-        )  # fmt: skip
-        stamp.write_text(expected)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{name}.lock").open("w") as turn:  # the workers of a test run come here at once
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != expected:
+            shutil.rmtree(folder, ignore_errors=True)
+            children.run([python, "-m", "venv", folder], stdout=subprocess.DEVNULL)
+            children.run(
+                [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
+                 "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
+                env=environment(),
+            )  # fmt: skip
+            stamp.write_text(expected)
     return folder / "bin"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from customops import _build, _driver, _recipes, jit
+from customops import _build, _driver, _recipes, _supervise, jit
 
 UNITS = 3
 # A large library is there half-written for a while.
@@ -169,6 +169,29 @@ def test_nothing_is_left_two_seconds_after_a_kill(project, how):
     process.communicate()
     time.sleep(2)
     assert processes_in(cache(project)) == []
+
+
+def test_a_signal_that_comes_while_the_rest_is_ended_changes_nothing(tmp_path):
+    """As when ninja is killed first and Python a moment later. The signal is sent between looking and killing."""
+    code = f"""
+import os, runpy, signal, sys
+sys.argv[1:] = [str(os.getppid()), "sh", "-c", "sleep 60 & sleep 60 &"]
+main = runpy.run_path({_supervise.__file__!r})["main"]
+look, sent = main.__globals__["_others"], []
+def look_and_signal():
+    found = look()
+    if not sent:
+        sent.append(True)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return found
+main.__globals__["_others"] = look_and_signal
+main()
+"""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    run = subprocess.run([sys.executable, "-c", code], cwd=folder, start_new_session=True, check=False)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert processes_in(tmp_path) == []
 
 
 def children(pid):
