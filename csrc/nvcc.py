@@ -18,8 +18,9 @@ from jobs import jobs
 
 CSRC = Path("csrc")  # relative, because builds run in the project's folder and objects must not know where that is
 
-# What each library holds in a release: machine code for these, and PTX of the last for what comes after.
-RELEASE = {"cuda12": ("70", "75", "80", "86", "89", "90+PTX"), "cuda13": ("100", "103", "120+PTX")}
+# What each library holds in a release: machine code for these, and PTX of the last for what comes after. A GPU runs the
+# code of its major version's smaller minors: 8.9 that of 8.6, 10.3 that of 10.0, and no kernel here has anything newer to use.
+RELEASE = {"cuda12": ("70", "75", "80", "86", "90+PTX"), "cuda13": ("100", "120+PTX")}
 # The compiler must be of this CUDA version; its machine code runs on every driver of the same major version.
 MAJOR = {"cuda12": 12, "cuda13": 13}
 # What the locked compilers know (nvcc --list-gpu-code), from 70 on: csrc/cuda/transposed.cuh needs __grid_constant__.

@@ -5,8 +5,8 @@ import pytest
 from customops._cuda import Machine, choose
 
 RELEASE = {
-    "cuda12": {"machine_code": [70, 75, 80, 86, 89, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
-    "cuda13": {"machine_code": [100, 103, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
+    "cuda12": {"machine_code": [70, 75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
+    "cuda13": {"machine_code": [100, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
 }
 ONLY_13 = {"cuda13": {"machine_code": [90], "ptx": [], "driver": 13000, "driver_for_ptx": 13000}}
 V100, T4, A100, L4, H200, B200, B300, RTX5090, GB10 = (

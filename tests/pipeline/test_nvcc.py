@@ -50,8 +50,8 @@ def homes(tmp_path, monkeypatch):
 
 def test_a_release_serves_volta_to_blackwell_and_what_comes_after(nvcc):
     assert nvcc.architectures(None) == nvcc.architectures("") == {
-        "cuda12": ("70", "75", "80", "86", "89", "90+PTX"),
-        "cuda13": ("100", "103", "120+PTX"),
+        "cuda12": ("70", "75", "80", "86", "90+PTX"),
+        "cuda13": ("100", "120+PTX"),
     }  # fmt: skip
     assert nvcc.label(nvcc.RELEASE) == ""
     spelled_out = " ".join(f"{name}:{arch}" for name, archs in nvcc.RELEASE.items() for arch in archs)
@@ -144,8 +144,8 @@ def test_description_for_the_loader(nvcc, homes):
     homes(cuda12="12.4.131", cuda13="13.0.88")
     found = nvcc.description(nvcc.RELEASE)
     assert json.loads(json.dumps(found)) == {
-        "cuda12": {"machine_code": [70, 75, 80, 86, 89, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
-        "cuda13": {"machine_code": [100, 103, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
+        "cuda12": {"machine_code": [70, 75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
+        "cuda13": {"machine_code": [100, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
     }
     assert nvcc.record(nvcc.RELEASE)["cuda13"]["nvcc"] == "13.0.88"
 
