@@ -29,29 +29,29 @@ PREFERENCE = 0.02  # for the rules of choose.h, where others gain less than this
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
 LEAF, DEPTH, GAIN = 12, 6, 1.5  # problems of a leaf at least; questions at most; what a question has to gain
 
-# A name for a tree, and what it is in terms of a Problem p of choose.h.
+# A name for a tree, and what it is in terms of a Problem problem of choose.h.
 FEATURES = {
-    "outputs": "double(outputs(p))",
-    "inputs": "double(p.batch * p.channels * p.y.in * p.x.in)",
-    "work": "double(outputs(p)) * double(p.taps())",
-    "taps": "double(p.taps())",
-    "taps_y": "double(p.y.taps)",
-    "taps_x": "double(p.x.taps)",
-    "down_x": "double(p.x.down)",
-    "down_y": "double(p.y.down)",
-    "up_x": "double(p.x.up)",
-    "up_y": "double(p.y.up)",
-    "dilation_x": "double(p.x.dilation)",
-    "dilation_y": "double(p.y.dilation)",
-    "channels": "double(p.channels)",
-    "planes": "double(p.batch * p.channels)",
-    "out_x": "double(p.x.out)",
-    "out_y": "double(p.y.out)",
-    "in_x": "double(p.x.in)",
-    "in_y": "double(p.y.in)",
-    "element_bytes": "double(p.element_bytes())",
-    "odd_row": "double(p.x.in % 2)",
-    "odd_channels": "double(p.channels % 8 != 0) + double(p.channels % 4 != 0) + double(p.channels % 2 != 0)",
+    "outputs": "double(outputs(problem))",
+    "inputs": "double(problem.batch * problem.channels * problem.y.in * problem.x.in)",
+    "work": "double(outputs(problem)) * double(problem.taps())",
+    "taps": "double(problem.taps())",
+    "taps_y": "double(problem.y.taps)",
+    "taps_x": "double(problem.x.taps)",
+    "down_x": "double(problem.x.down)",
+    "down_y": "double(problem.y.down)",
+    "up_x": "double(problem.x.up)",
+    "up_y": "double(problem.y.up)",
+    "dilation_x": "double(problem.x.dilation)",
+    "dilation_y": "double(problem.y.dilation)",
+    "channels": "double(problem.channels)",
+    "planes": "double(problem.batch * problem.channels)",
+    "out_x": "double(problem.x.out)",
+    "out_y": "double(problem.y.out)",
+    "in_x": "double(problem.x.in)",
+    "in_y": "double(problem.y.in)",
+    "element_bytes": "double(problem.element_bytes())",
+    "odd_row": "double(problem.x.in % 2)",
+    "odd_channels": "double(problem.channels % 8 != 0) + double(problem.channels % 4 != 0) + double(problem.channels % 2 != 0)",
 }
 NAMES = list(FEATURES)
 
@@ -68,14 +68,14 @@ int main() {
     const ConvAxis y{h, (h + 2 * ph - dh * (kh - 1) - 1) / sh + 1, kh, sh, ph, dh};
     const ConvAxis x{w, (w + 2 * pw - dw * (kw - 1) - 1) / sw + 1, kw, sw, pw, dw};
     const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad";
-    const Problem p = simplified({n, c, dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),
+    const Problem problem = simplified({n, c, dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),
                                   last != 0, dgrad, dtype, false, 16, 16});
-    const Choice rule = wgrad ? choose_wgrad_by_rule(p, kH200) : choose_forward_by_rule(p, kH200);
+    const Choice rule = wgrad ? choose_wgrad_by_rule(problem, kH200) : choose_forward_by_rule(problem, kH200);
     std::cout << (rule.copies_to_planes ? "planes:" : "") << name_of(rule.kernel) << ' ';
     for (int i = 0; i < kKernels; ++i) {
       if ((name_of(Kernel(i))[0] == 'w') != wgrad) continue;
-      if (takes(Kernel(i), p, kH200)) std::cout << name_of(Kernel(i)) << ' ';
-      if (last && takes(Kernel(i), as_planes(p), kH200)) std::cout << "planes:" << name_of(Kernel(i)) << ' ';
+      if (takes(Kernel(i), problem, kH200)) std::cout << name_of(Kernel(i)) << ' ';
+      if (last && takes(Kernel(i), as_planes(problem), kH200)) std::cout << "planes:" << name_of(Kernel(i)) << ' ';
     }
     std::cout << ';';
     for (const double value : {FEATURES}) std::cout << ' ' << value;
@@ -220,7 +220,7 @@ def header(trees: dict, about: str) -> str:
     for (direction, layout), tree in trees.items():
         body = "\n".join(code(tree))
         functions.append(
-            f"inline std::optional<Measured> measured_{direction}_{layout}(const Problem& p) {{\n{body}\n}}\n"
+            f"inline std::optional<Measured> measured_{direction}_{layout}(const Problem& problem) {{\n{body}\n}}\n"
         )
     return HEAD.replace("ABOUT", about) + "\n".join(functions) + "\n}  // namespace customops::cuda::depthwise\n"
 

@@ -29,12 +29,12 @@ struct DepthwiseConv2d {
 // channels_last where neighbouring channels, and not neighbouring columns, lie side by side; the rule of upfirdn2d.
 inline bool is_channels_last(const Tensor& t) { return t.size(1) > 1 && t.stride(1) == 1 && t.stride(3) != 1; }
 
-inline Tensor empty_image(const Tensor& like, int64_t n, int64_t c, int64_t h, int64_t w, bool last,
+inline Tensor empty_image(const Tensor& like, int64_t n, int64_t c, int64_t h, int64_t w, bool channels_last,
                           bool float32 = false) {
   const int64_t sizes[] = {n, c, h, w};
   check_numel("depthwise_conv2d", {sizes, 4});
   const int64_t nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {c * h * w, 1, w * c, c};
-  return empty_strided(like, {sizes, 4}, {last ? nhwc : nchw, 4}, float32);
+  return empty_strided(like, {sizes, 4}, {channels_last ? nhwc : nchw, 4}, float32);
 }
 
 inline void check_image(const char* op, const char* name, const Tensor& t) {
@@ -125,16 +125,16 @@ inline DepthwiseConv2d prepare_depthwise_conv2d(const Tensor& x, const Tensor& w
   const ConvAxis along_y = make_conv_axis("y", x.size(2), weight.size(2), stride_h, pad_top, pad_bottom, dilation_h);
   const ConvAxis along_x = make_conv_axis("x", x.size(3), weight.size(3), stride_w, pad_left, pad_right, dilation_w);
   const int64_t n = x.size(0), c = x.size(1);
-  const bool last = is_channels_last(x);
+  const bool channels_last = is_channels_last(x);
   std::optional<Tensor> dense_bias;
   if (bias) dense_bias = dense(*bias);
   return {n,
           c,
           along_y,
           along_x,
-          last,
-          dense_image(x, last),
-          empty_image(x, n, c, along_y.out, along_x.out, last),
+          channels_last,
+          dense_image(x, channels_last),
+          empty_image(x, n, c, along_y.out, along_x.out, channels_last),
           dense(weight),
           dense_bias};
 }
@@ -152,14 +152,14 @@ inline DepthwiseConv2d prepare_depthwise_conv2d_grad_input(const Tensor& grad, c
   const ConvAxis along_x =
       make_conv_grad_axis(op, "x", width, grad.size(3), weight.size(3), stride_w, pad_left, dilation_w);
   const int64_t n = grad.size(0), c = grad.size(1);
-  const bool last = channels_last && c > 1;
+  channels_last = channels_last && c > 1;
   return {n,
           c,
           along_y,
           along_x,
-          last,
-          empty_image(grad, n, c, height, width, last),
-          dense_image(grad, last),
+          channels_last,
+          empty_image(grad, n, c, height, width, channels_last),
+          dense_image(grad, channels_last),
           dense(weight),
           std::nullopt};
 }
@@ -183,14 +183,14 @@ inline DepthwiseConv2d prepare_depthwise_conv2d_grad_weight(const Tensor& grad, 
       make_conv_grad_axis(op, "y", x.size(2), grad.size(2), kernel_h, stride_h, pad_top, dilation_h);
   const ConvAxis along_x =
       make_conv_grad_axis(op, "x", x.size(3), grad.size(3), kernel_w, stride_w, pad_left, dilation_w);
-  const bool last = is_channels_last(x);
+  const bool channels_last = is_channels_last(x);
   return {n,
           c,
           along_y,
           along_x,
-          last,
-          dense_image(x, last),
-          dense_image(grad, last),
+          channels_last,
+          dense_image(x, channels_last),
+          dense_image(grad, channels_last),
           empty_image(x, c, 1, kernel_h, kernel_w, false, float32 && is_16_bit(x)),
           std::nullopt};
 }

@@ -20,7 +20,7 @@ bool has_tangent(const Tensor& t) {
 }
 
 // Through the dispatcher: tensors may be fake here, and a double backward needs nodes of the graph.
-Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, Pair padding, Pair stride, Pair dilation,
+Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, Ints padding, Ints stride, Ints dilation,
                    int64_t groups, std::vector<bool> needed) {
   check_hooked(x, padding, stride, dilation, groups);
   if (needed.size() != 3) fail("mps_convolution_backward: output_mask must have 3 flags, got ", needed.size());

@@ -63,10 +63,11 @@ void check_sizes(const Numbers& n) {
 std::string explain_cuda(const std::string& direction, const std::string& device, const Numbers& n, const ConvAxis& y,
                          const ConvAxis& x, ScalarType dtype) {
   using namespace cuda::depthwise;
-  const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad", last = n[14] != 0 && n[1] > 1;
+  const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad", channels_last = n[14] != 0 && n[1] > 1;
   const Gpu gpu = gpu_of(device);
-  const Problem problem = simplified({n[0], n[1], dgrad ? dgrad_axis(y) : forward_axis(y),
-                                      dgrad ? dgrad_axis(x) : forward_axis(x), last, dgrad, dtype, false, 16, 16});
+  const Problem problem =
+      simplified({n[0], n[1], dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),
+                  channels_last, dgrad, dtype, false, 16, 16});
   const Choice choice = wgrad ? choose_wgrad(problem, gpu) : choose_forward(problem, gpu);
   std::string text = name_of(choice.kernel);
   if (choice.copies_to_planes) text += " after a copy into contiguous images";

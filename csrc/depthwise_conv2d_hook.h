@@ -26,7 +26,7 @@
 
 namespace customops {
 
-using Pair = std::vector<int64_t>;  // (vertical, horizontal)
+using Ints = std::vector<int64_t>;  // (vertical, horizontal) where an axis each is meant
 using Gradients = std::tuple<Tensor, Tensor, Tensor>;
 
 // Read when a library is opened. customops/depthwise_conv2d.py reads the same variable.
@@ -44,7 +44,7 @@ auto call(const char* op, const char* overload, const Args&... args) {
 
 inline Tensor tensor(StableIValue value) { return torch::stable::detail::to<Tensor>(value); }
 
-inline void check_hooked(const Tensor& x, const Pair& padding, const Pair& stride, const Pair& dilation,
+inline void check_hooked(const Tensor& x, const Ints& padding, const Ints& stride, const Ints& dilation,
                          int64_t groups) {
   if (x.dim() != 4 || groups != x.size(1) || padding.size() != 2 || stride.size() != 2 || dilation.size() != 2)
     fail("_mps_convolution: customops computes depthwise convolutions of (N, C, H, W) there, and got shape ",
@@ -52,8 +52,8 @@ inline void check_hooked(const Tensor& x, const Pair& padding, const Pair& strid
 }
 
 template <auto conv>
-Tensor hooked(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, Pair padding, Pair stride,
-              Pair dilation, int64_t groups) {
+Tensor hooked(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, Ints padding, Ints stride,
+              Ints dilation, int64_t groups) {
   check_hooked(x, padding, stride, dilation, groups);
   return conv(x, weight, bias, stride[0], stride[1], padding[0], padding[0], padding[1], padding[1], dilation[0],
               dilation[1]);
@@ -74,7 +74,7 @@ Gradients gradients(const Tensor& grad, const Tensor& x, const Tensor& weight, i
     of_weight = grad_weight(grad, x, weight.size(2), weight.size(3), stride_h, stride_w, pad_top, pad_left, dilation_h,
                             dilation_w, weight.scalar_type() == ScalarType::Float);
   if (needs_bias)
-    of_bias = tensor(call("aten::sum", "dim_IntList", grad, std::optional(Pair{0, 2, 3}), false,
+    of_bias = tensor(call("aten::sum", "dim_IntList", grad, std::optional(Ints{0, 2, 3}), false,
                           std::optional(weight.scalar_type()))[0]);
   return all;
 }

@@ -100,7 +100,7 @@ void store(I isa, const acc_t<T>* in, int64_t pixels, int64_t step, int64_t unit
 
 // How the image is cut, and where the taps of an output pixel lie in a row that is stored phase by phase.
 struct Plan {
-  const Upfirdn2d& p;
+  const Upfirdn2d& problem;
   int64_t planes, pixel;            // images in memory; elements from one pixel to the next
   int64_t in_phases, out_phases;    // D, P
   int64_t chunk, chunks;            // channels of a tile
@@ -110,32 +110,35 @@ struct Plan {
   int64_t ring, slot;               // input rows that are kept; elements of one
   std::vector<Axis::Window> phase;  // of the outputs of period 0
 
-  explicit Plan(const Upfirdn2d& p)
-      : p(p), planes(p.channels_last ? p.batch : p.batch * p.channels), pixel(p.channels_last ? p.channels : 1) {
-    const int64_t common = std::gcd(p.x.up, p.x.down);
-    in_phases = p.x.down / common;
-    out_phases = p.x.up / common;
-    if (out_phases >= p.x.out) out_phases = p.x.out, in_phases = 1;  // one period: memory must not grow with up
+  explicit Plan(const Upfirdn2d& problem)
+      : problem(problem),
+        planes(problem.channels_last ? problem.batch : problem.batch * problem.channels),
+        pixel(problem.channels_last ? problem.channels : 1) {
+    const int64_t common = std::gcd(problem.x.up, problem.x.down);
+    in_phases = problem.x.down / common;
+    out_phases = problem.x.up / common;
+    if (out_phases >= problem.x.out)
+      out_phases = problem.x.out, in_phases = 1;  // one period: memory must not grow with up
     chunks = (pixel + kChannels - 1) / kChannels;
     chunk = ((pixel + chunks - 1) / chunks + 15) / 16 * 16;
     if (chunks == 1) chunk = pixel;
-    periods = (p.x.out + out_phases - 1) / out_phases;
+    periods = (problem.x.out + out_phases - 1) / out_phases;
     const int64_t most = std::max<int64_t>(kTile / (chunk * std::max(in_phases, out_phases)), 8);
     blocks = (periods + most - 1) / most;
     block = (periods + blocks - 1) / blocks;
     const int64_t wanted = 4 * torch::stable::get_num_threads() / std::max<int64_t>(planes * chunks * blocks, 1);
-    strips = std::max<int64_t>(std::min(wanted, p.y.out / kRows), 1);
-    rows = (p.y.out + strips - 1) / strips;
+    strips = std::max<int64_t>(std::min(wanted, problem.y.out / kRows), 1);
+    rows = (problem.y.out + strips - 1) / strips;
     int64_t last = 0;
     for (int64_t r = 0; r < out_phases; ++r) {
-      phase.push_back(p.x.window(r));
+      phase.push_back(problem.x.window(r));
       const auto& w = phase.back();
       first = r == 0 ? floor_div(w.pixel, in_phases) : std::min(first, floor_div(w.pixel, in_phases));
       last = std::max(r == 0 ? first : last, floor_div(w.pixel + std::max<int64_t>(w.count, 1) - 1, in_phases));
     }
     span = last - first;
-    ring = (p.y.taps + p.y.up - 1) / p.y.up;
-    slot = (p.filter.separable ? out_phases * block : in_phases * (block + span)) * chunk;
+    ring = (problem.y.taps + problem.y.up - 1) / problem.y.up;
+    slot = (problem.filter.separable ? out_phases * block : in_phases * (block + span)) * chunk;
   }
 
   int64_t items() const { return planes * chunks * blocks * strips; }
@@ -152,26 +155,26 @@ struct Tiles {
   std::vector<Term<A>> terms;
 
   Tiles(const Plan& plan, const T* in, T* out) : plan(plan), in(in), out(out) {
-    const Upfirdn2d& p = plan.p;
-    const Filter& f = p.filter;
+    const Upfirdn2d& problem = plan.problem;
+    const Filter& f = problem.filter;
     const auto at = [&](const float* from, int64_t stride, int64_t k, int64_t count) {
       return from == nullptr ? A(1) : A(from[(f.reversed ? count - 1 - k : k) * stride]);
     };
     if (f.separable) {
-      for (int64_t k = 0; k < p.x.taps; ++k) taps_x.push_back(at(f.data, f.stride_x, k, p.x.taps));
-      for (A tap : taps_x) taps_y.push_back(tap * A(p.gain));
+      for (int64_t k = 0; k < problem.x.taps; ++k) taps_x.push_back(at(f.data, f.stride_x, k, problem.x.taps));
+      for (A tap : taps_x) taps_y.push_back(tap * A(problem.gain));
     } else {
-      for (int64_t ky = 0; ky < p.y.taps; ++ky)
-        for (int64_t kx = 0; kx < p.x.taps; ++kx) {
-          const float* row = f.data ? f.data + (f.reversed ? p.y.taps - 1 - ky : ky) * f.stride_y : nullptr;
-          taps.push_back(at(row, f.stride_x, kx, p.x.taps) * A(p.gain));
+      for (int64_t ky = 0; ky < problem.y.taps; ++ky)
+        for (int64_t kx = 0; kx < problem.x.taps; ++kx) {
+          const float* row = f.data ? f.data + (f.reversed ? problem.y.taps - 1 - ky : ky) * f.stride_y : nullptr;
+          taps.push_back(at(row, f.stride_x, kx, problem.x.taps) * A(problem.gain));
         }
     }
     rows.resize(plan.ring * plan.slot);
     line.resize(std::max(plan.out_phases * plan.block, plan.in_phases * (plan.block + plan.span)) * plan.chunk);
     phases.resize(line.size());
     result.resize(plan.out_phases * plan.block * plan.chunk);
-    terms.resize((p.y.taps / p.y.up + 1) * (p.x.taps / p.x.up + 1));
+    terms.resize((problem.y.taps / problem.y.up + 1) * (problem.x.taps / problem.x.up + 1));
   }
 
   // Terms of output phase r from one row of input, which is stored phase by phase; `tap` is the row of the filter.
@@ -179,40 +182,40 @@ struct Tiles {
     const auto& w = plan.phase[r];
     for (int64_t j = 0; j < w.count; ++j) {
       const int64_t m = floor_mod(w.pixel + j, plan.in_phases), t = floor_div(w.pixel + j, plan.in_phases);
-      *term++ = {row + (m * length + t - plan.first) * unit, tap[w.tap + j * plan.p.x.up]};
+      *term++ = {row + (m * length + t - plan.first) * unit, tap[w.tap + j * plan.problem.x.up]};
     }
     return term;
   }
 
   template <class I>
   void run(I isa, int64_t item) {
-    const Upfirdn2d& p = plan.p;
+    const Upfirdn2d& problem = plan.problem;
     const int64_t strip = item % plan.strips, q0 = item / plan.strips % plan.blocks * plan.block;
     item /= plan.strips * plan.blocks;
     const int64_t c0 = item % plan.chunks * plan.chunk, plane = item / plan.chunks;
     const int64_t unit = std::min(plan.chunk, plan.pixel - c0), width = std::min(plan.block, plan.periods - q0);
     if (unit <= 0 || width <= 0) return;  // rounding chunk or block up may leave the last one empty
-    const T* from = in + plane * p.y.in * p.x.in * plan.pixel + c0;
-    T* to = out + (plane * p.y.out * p.x.out + q0 * plan.out_phases) * plan.pixel + c0;
-    const int64_t pixels = std::min(width * plan.out_phases, p.x.out - q0 * plan.out_phases);
-    const int64_t end = std::min((strip + 1) * plan.rows, p.y.out);
+    const T* from = in + plane * problem.y.in * problem.x.in * plan.pixel + c0;
+    T* to = out + (plane * problem.y.out * problem.x.out + q0 * plan.out_phases) * plan.pixel + c0;
+    const int64_t pixels = std::min(width * plan.out_phases, problem.x.out - q0 * plan.out_phases);
+    const int64_t end = std::min((strip + 1) * plan.rows, problem.y.out);
     for (int64_t oy = strip * plan.rows, next = 0; oy < end; ++oy) {
-      const auto w = p.y.window(oy);
-      const int64_t begin = std::max<int64_t>(w.pixel, 0), stop = std::min(w.pixel + w.count, p.y.in);
+      const auto w = problem.y.window(oy);
+      const int64_t begin = std::max<int64_t>(w.pixel, 0), stop = std::min(w.pixel + w.count, problem.y.in);
       for (next = std::max(next, begin); next < stop; ++next)
-        read_row(isa, from + next * p.x.in * plan.pixel, q0, width, unit, row_of(next));
+        read_row(isa, from + next * problem.x.in * plan.pixel, q0, width, unit, row_of(next));
       A* sum = result.data();
       const bool direct = std::is_same_v<T, A> && plan.out_phases == 1 && unit == plan.pixel;
-      if (direct) sum = reinterpret_cast<A*>(to + oy * p.x.out * plan.pixel);
-      if (p.filter.separable) {
+      if (direct) sum = reinterpret_cast<A*>(to + oy * problem.x.out * plan.pixel);
+      if (problem.filter.separable) {
         Term<A>* term = terms.data();
-        for (int64_t i = begin; i < stop; ++i) *term++ = {row_of(i), taps_y[w.tap + (i - w.pixel) * p.y.up]};
+        for (int64_t i = begin; i < stop; ++i) *term++ = {row_of(i), taps_y[w.tap + (i - w.pixel) * problem.y.up]};
         combine(terms.data(), term - terms.data(), sum, plan.out_phases * width * unit);
       } else {
         for (int64_t r = 0; r < plan.out_phases; ++r) {
           Term<A>* term = terms.data();
           for (int64_t i = begin; i < stop; ++i) {
-            const A* tap = taps.data() + (w.tap + (i - w.pixel) * p.y.up) * p.x.taps;
+            const A* tap = taps.data() + (w.tap + (i - w.pixel) * problem.y.up) * problem.x.taps;
             term = add_terms(term, r, row_of(i), tap, width + plan.span, unit);
           }
           combine(terms.data(), term - terms.data(), sum + r * width * unit, width * unit);
@@ -220,7 +223,7 @@ struct Tiles {
       }
       if (direct) continue;
       if (plan.out_phases > 1) weave(sum, plan.out_phases, width, unit, line.data()), sum = line.data();
-      store(isa, sum, pixels, plan.pixel, unit, to + oy * p.x.out * plan.pixel);
+      store(isa, sum, pixels, plan.pixel, unit, to + oy * problem.x.out * plan.pixel);
     }
   }
 
@@ -229,17 +232,17 @@ struct Tiles {
 
   template <class I>
   void read_row(I isa, const T* row, int64_t q0, int64_t width, int64_t unit, A* slot) {
-    const Upfirdn2d& p = plan.p;
+    const Upfirdn2d& problem = plan.problem;
     const int64_t length = width + plan.span, d = plan.in_phases;
-    A* const split_row = p.filter.separable ? phases.data() : slot;
+    A* const split_row = problem.filter.separable ? phases.data() : slot;
     A* const whole = d > 1 ? line.data() : split_row;
     const int64_t begin = (q0 + plan.first) * d, end = begin + length * d;
-    const int64_t left = std::clamp<int64_t>(0, begin, end), right = std::clamp(p.x.in, left, end);
+    const int64_t left = std::clamp<int64_t>(0, begin, end), right = std::clamp(problem.x.in, left, end);
     std::fill(whole, whole + (left - begin) * unit, A(0));
     load(isa, row + left * plan.pixel, right - left, plan.pixel, unit, whole + (left - begin) * unit);
     std::fill(whole + (right - begin) * unit, whole + (end - begin) * unit, A(0));
     if (d > 1) split(whole, d, length, unit, split_row);
-    if (!p.filter.separable) return;
+    if (!problem.filter.separable) return;
     for (int64_t r = 0; r < plan.out_phases; ++r) {
       Term<A>* term = add_terms(terms.data(), r, split_row, taps_x.data(), length, unit);
       combine(terms.data(), term - terms.data(), slot + r * width * unit, width * unit);
@@ -252,13 +255,14 @@ struct Tiles {
 Tensor upfirdn2d(const Tensor& x, const std::optional<Tensor>& f, int64_t up_x, int64_t up_y, int64_t down_x,
                  int64_t down_y, int64_t pad_x0, int64_t pad_x1, int64_t pad_y0, int64_t pad_y1, bool flip_filter,
                  double gain) {
-  Upfirdn2d p = prepare_upfirdn2d(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip_filter, gain);
-  if (p.out.numel() == 0) return p.out;
-  const Plan plan(p);
+  Upfirdn2d problem =
+      prepare_upfirdn2d(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip_filter, gain);
+  if (problem.out.numel() == 0) return problem.out;
+  const Plan plan(problem);
   dispatch(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const T* from = p.in.const_data_ptr<T>();
-    T* to = p.out.mutable_data_ptr<T>();
+    const T* from = problem.in.const_data_ptr<T>();
+    T* to = problem.out.mutable_data_ptr<T>();
     parallel(plan.items(), kGrain / (plan.rows * plan.block * plan.out_phases * plan.chunk),
              [&](int64_t begin, int64_t end) {
                Tiles<T> tiles(plan, from, to);
@@ -267,7 +271,7 @@ Tensor upfirdn2d(const Tensor& x, const std::optional<Tensor>& f, int64_t up_x, 
                });
              });
   });
-  return p.out;
+  return problem.out;
 }
 
 }  // namespace customops::cpu

@@ -74,11 +74,11 @@ constexpr int kVectors = (order == 0 ? 4 : 2) / (Act::kCurved && sizeof(T) != 4 
 template <int order, class Act, class T>
 constexpr int kColumnVectors = std::max(1, kVectors<order, Act, T> / 2);
 
-// The outputs for n elements, in the type of tensors; in `last`, what b's gradient gets of each.
+// The outputs for n elements, in the type of tensors; in `bias_grad`, what b's gradient gets of each.
 template <int order, class Act, class T, int n>
 __device__ __forceinline__ void compute(const Operands<order, T>& o, const Vector<T, n> (&x)[order + 1],
                                         const acc_t<T> (&bias)[n], Vector<T, n> (&y)[kBiasActOutputs<order>],
-                                        acc_t<T> (&last)[n]) {
+                                        acc_t<T> (&bias_grad)[n]) {
   using A = acc_t<T>;
 #pragma unroll
   for (int v = 0; v < n; ++v) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void compute(const Operands<order, T>& o, const Vecto
     bias_act_element<order, Act, Functions<T>>(o.scalars, from, bias[v], to);
 #pragma unroll
     for (int k = 0; k < kBiasActOutputs<order>; ++k) y[k].at[v] = narrow<T>(to[k]);
-    last[v] = to[kBiasActOutputs<order> - 1];
+    bias_grad[v] = to[kBiasActOutputs<order> - 1];
   }
 }
 

@@ -71,7 +71,7 @@ struct Divider {
     }
   }
   // Replaces n by n / divisor; returns n % divisor.
-  __device__ Index split(Index& n) const {
+  __device__ Index divmod(Index& n) const {
     const Index whole = n;
     if constexpr (sizeof(Index) == 4)
       n = (__umulhi(n, multiplier) + n) >> shift;

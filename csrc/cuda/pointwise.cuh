@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
     if (i >= g.elements) return;
     Index rest = i, offset[kInputs] = {};
     for (int d = 0; d < g.dims; ++d) {
-      const Index at = d + 1 < g.dims ? g.size[d].split(rest) : rest;
+      const Index at = d + 1 < g.dims ? g.size[d].divmod(rest) : rest;
 #pragma unroll
       for (size_t k = 0; k < kInputs; ++k) offset[k] += at * g.stride[k][d];
     }

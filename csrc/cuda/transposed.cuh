@@ -29,12 +29,12 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ T tile[kTile][kTile + (sizeof(T) < 4 ? 4 / sizeof(T) : 1)];
   const int lane = threadIdx.x % kLanes * kVector, row = threadIdx.x / kLanes;
   Index rest = blockIdx.x;
-  const Index along = t.along_tiles.split(rest) * kTile, across = t.across_tiles.split(rest) * kTile;
+  const Index along = t.along_tiles.divmod(rest) * kTile, across = t.across_tiles.divmod(rest) * kTile;
   Index from[kInputs] = {}, to = 0, out_step = 1, out_across = 0;
   for (int d = 0; d < g.dims; ++d) {
     if (d == t.across) out_across = out_step;
     if (d != 0 && d != t.across) {
-      const Index at = g.size[d].split(rest);
+      const Index at = g.size[d].divmod(rest);
       to += at * out_step;
 #pragma unroll
       for (size_t k = 0; k < kInputs; ++k) from[k] += at * g.stride[k][d];
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
       for (int i = threadIdx.x; i < width * height; i += kThreads) {
         Index r = i;
-        const Index c = g.size[0].split(r);
+        const Index c = g.size[0].divmod(r);
         const Vector<T, 1> x[1] = {{{tile[c][r]}}};
         p.out[to + across * out_across + i] = apply(op, x, std::make_index_sequence<1>()).at[0];
       }

@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(Tile<T, C>::kThreads, Tile<T, C>::kShape.block
   __shared__ float shared_taps[C::kAllTaps];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   uint32_t plane = blockIdx.x;
-  const int ox = int(params.tiles_x.split(plane)) * S::kOutW, oy = int(params.tiles_y.split(plane)) * S::kOutH;
+  const int ox = int(params.tiles_x.divmod(plane)) * S::kOutW, oy = int(params.tiles_y.divmod(plane)) * S::kOutH;
   const int ix = ox / C::kUp * C::kDown - params.shift_x, iy = oy / C::kUp * C::kDown - params.shift_y;
   load_taps<C>(params.filter, params.gain, shared_taps);
 
@@ -253,8 +253,8 @@ __global__ void __launch_bounds__(kThreads) pixels(const __grid_constant__ TileP
   __syncthreads();
   uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
   if (rest >= params.threads) return;
-  const int channel = int(params.vectors.split(rest)) * S::kVector;
-  const int ox = int(params.tiles_x.split(rest)) * S::kX, oy = int(params.tiles_y.split(rest)) * S::kY;
+  const int channel = int(params.vectors.divmod(rest)) * S::kVector;
+  const int ox = int(params.tiles_x.divmod(rest)) * S::kX, oy = int(params.tiles_y.divmod(rest)) * S::kY;
   const int ix = ox / C::kUp * C::kDown - params.shift_x, iy = oy / C::kUp * C::kDown - params.shift_y;
   const T* const image = params.in + int64_t(rest) * params.in_h * params.in_w * params.channels + channel;
   A sum[S::kY][S::kX][S::kVector] = {};
@@ -326,9 +326,9 @@ __global__ void __launch_bounds__(kThreads)
   const Index i = Index(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= outputs) return;
   Index rest = i;
-  const Index channel = channels.split(rest);
-  const auto x = along_x.window(Int(out_w.split(rest)));
-  const auto y = along_y.window(Int(out_h.split(rest)));
+  const Index channel = channels.divmod(rest);
+  const auto x = along_x.window(Int(out_w.divmod(rest)));
+  const auto y = along_y.window(Int(out_h.divmod(rest)));
   const auto tap = [&](Int k, Int taps, int64_t stride) { return (f.reversed ? taps - 1 - k : k) * stride; };
   A sum = 0;
   Int ky = y.tap;

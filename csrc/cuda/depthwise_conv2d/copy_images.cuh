@@ -160,7 +160,7 @@ struct Quotient {
   float inverse;
 
   __device__ explicit Quotient(int d) : divisor(d), inverse(1.0f / float(d)) {}
-  __device__ int split(int& n) const {  // replaces n by n / d, returns n % d
+  __device__ int divmod(int& n) const {  // replaces n by n / d, returns n % d
     int quotient = int(float(n) * inverse), r = n - quotient * divisor;
     if (r < 0) quotient -= 1, r += divisor;
     if (r >= divisor) quotient += 1, r -= divisor;
@@ -190,7 +190,7 @@ struct PlanesSource {
         vectors(max((min(x0 + columns, w) - x_lo) / vector, 0)) {}
   __device__ int all(int planes) const { return planes * height.divisor * vectors.divisor; }
   __device__ void operator()(int i, int& to, int& from) const {
-    const int x = x_lo + vectors.split(i) * vector, y = y_lo + height.split(i), plane = i;
+    const int x = x_lo + vectors.divmod(i) * vector, y = y_lo + height.divmod(i), plane = i;
     to = (plane * rows + y - y0) * pitch + x - x0;
     from = (plane * h + y) * w + x;
   }
@@ -280,8 +280,8 @@ struct PixelsSource {
   __device__ int all() const { return tile.rows * tile.columns * int(tile.vectors.divisor); }
   __device__ void operator()(int i, int& to, int& from) const {
     uint32_t rest = i;
-    const int v = int(tile.vectors.split(rest)) * tile.vector;
-    const int column = int(tile.divided_columns.split(rest)), row = int(rest), y = y0 + row, x = x0 + column;
+    const int v = int(tile.vectors.divmod(rest)) * tile.vector;
+    const int column = int(tile.divided_columns.divmod(rest)), row = int(rest), y = y0 + row, x = x0 + column;
     to = (row * tile.columns + column) * tile.pixel + v;
     from = unsigned(y) < unsigned(h) && unsigned(x) < unsigned(w) && v < channels ? (y * w + x) * all_channels + v : -1;
   }

@@ -60,12 +60,12 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
-  const int channel = int(params.vectors.split(rest)) * kLanes, ox = int(params.tiles_x.split(rest)) * S::kX;
-  const int oy = int(params.tiles_y.split(rest)) * S::kY;
+  const int channel = int(params.vectors.divmod(rest)) * kLanes, ox = int(params.tiles_x.divmod(rest)) * S::kX;
+  const int oy = int(params.tiles_y.divmod(rest)) * S::kY;
   Interleaved view_x, view_y;
   if constexpr (kDilated) {
-    view_x = Interleaved(params.in_w, params.out_w, params.left, params.dilation_x, int(params.phases_x.split(rest)));
-    view_y = Interleaved(params.in_h, params.out_h, params.top, params.dilation_y, int(params.phases_y.split(rest)));
+    view_x = Interleaved(params.in_w, params.out_w, params.left, params.dilation_x, int(params.phases_x.divmod(rest)));
+    view_y = Interleaved(params.in_h, params.out_h, params.top, params.dilation_y, int(params.phases_y.divmod(rest)));
   }
   // Of the whole image, or of the pixels a dilation apart. Written so that without dilation nothing is computed.
   const auto either = [](int whole, int interleaved) { return kDilated ? interleaved : whole; };

@@ -125,8 +125,8 @@ __global__ void __launch_bounds__(kBlock, kTiles == 2 ? 3 : 2) fwd_mma(const __g
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, group = lane / 4, pair = lane % 4 * 2;
   clear(shared, params.bytes);
   uint32_t rest = blockIdx.x;
-  const int bx = int(params.blocks_x.split(rest)) * params.warps_x * kTiles * kColumns;
-  const int by = int(params.blocks_y.split(rest)) * params.warps_y * kRows;
+  const int bx = int(params.blocks_x.divmod(rest)) * params.warps_x * kTiles * kColumns;
+  const int by = int(params.blocks_y.divmod(rest)) * params.warps_y * kRows;
   const int channel = int(rest) * params.planes, count = min(params.planes, params.channels - channel);
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   __syncthreads();

@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
   T* const patches = reinterpret_cast<T*>(shared);
   clear(shared, params.stages * stage_elements * int(sizeof(T)));
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int first_channel = int(params.chunks.split(rest)) * params.tile.pixel;
-  const int vector = int(params.chunk.split(member)) * S::kLanes, channel = first_channel + vector;
-  const int bx = int(params.blocks_x.split(rest)) * int(params.tiles_x.divisor) * S::kX;
+  const int first_channel = int(params.chunks.divmod(rest)) * params.tile.pixel;
+  const int vector = int(params.chunk.divmod(member)) * S::kLanes, channel = first_channel + vector;
+  const int bx = int(params.blocks_x.divmod(rest)) * int(params.tiles_x.divisor) * S::kX;
   const int by = int(rest) * (params.tiles / int(params.tiles_x.divisor)) * S::kY;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   const bool busy = int(member) < params.members && channel < params.channels;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
     const T* const patch = patches + stage * stage_elements + vector;
     for (int t = busy ? int(member) : params.tiles; t < params.tiles; t += params.members) {
       uint32_t ty = t;
-      const int tx = int(params.tiles_x.split(ty)), ox = bx + tx * S::kX, oy = by + int(ty) * S::kY;
+      const int tx = int(params.tiles_x.divmod(ty)), ox = bx + tx * S::kX, oy = by + int(ty) * S::kY;
       if (ox >= params.out_w || oy >= params.out_h) continue;
       const T* from = patch + int(ty) * S::kStepY * row_step + tx * S::kStepX * params.tile.pixel;
       A sum[S::kY][S::kX][S::kLanes];

@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(kBlock, 4) fwd_planes(const __grid_constant__ 
   extern __shared__ __align__(kAccess) char shared[];
   clear(shared, params.stages * params.patch_bytes);
   uint32_t group = blockIdx.x;
-  const int bx = int(params.blocks_x.split(group)) * int(params.tiles_x.divisor) * S::kX;
-  const int by = int(params.blocks_y.split(group)) * int(params.tiles_y.divisor) * S::kY;
+  const int bx = int(params.blocks_x.divmod(group)) * int(params.tiles_x.divisor) * S::kX;
+  const int by = int(params.blocks_y.divmod(group)) * int(params.tiles_y.divisor) * S::kY;
   const int channel = int(group) * params.planes, count = min(params.planes, params.channels - channel);
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   uint32_t rest = threadIdx.x;
-  const int tx = int(params.tiles_x.split(rest)), ty = int(params.tiles_y.split(rest)), plane = int(rest);
+  const int tx = int(params.tiles_x.divmod(rest)), ty = int(params.tiles_y.divmod(rest)), plane = int(rest);
   const bool busy = plane < count;
 
   A taps[S::kTaps][1];

@@ -35,9 +35,9 @@ __device__ void load_rows(const FwdRowsParams<T>& params, uint32_t first_row, in
   const int subrows = rows * int(params.subrows.divisor);
   for (int i = threadIdx.x >> params.lanes_log; i < subrows; i += kThreads >> params.lanes_log) {
     uint32_t row = i, plane;
-    const int subrow = int(params.subrows.split(row)), residue = subrow / x.classes;
+    const int subrow = int(params.subrows.divmod(row)), residue = subrow / x.classes;
     plane = first_row + row;
-    const int y = int(params.out_h.split(plane)) * params.down - params.top, in_y = y / params.up;
+    const int y = int(params.out_h.divmod(plane)) * params.down - params.top, in_y = y / params.up;
     const TapClass<int> taps = x.up > 1 ? class_of_phase(x, residue % x.up) : class_of(x, subrow - residue * x.classes);
     const int start = taps.start + residue / x.up * x.down + x.input_step * first;
     const bool inside = y >= 0 && in_y < params.in_h && in_y * params.up == y;
@@ -50,8 +50,8 @@ __device__ void load_rows(const FwdRowsParams<T>& params, uint32_t first_row, in
   for (int i = threadIdx.x >> params.tap_lanes_log; i < sets; i += kThreads >> params.tap_lanes_log) {
     const int row = i / params.sets, set = i - row * params.sets;
     uint32_t plane = first_row + row;
-    params.out_h.split(plane);
-    const int64_t channel = params.channels.split(plane);
+    params.out_h.divmod(plane);
+    const int64_t channel = params.channels.divmod(plane);
     const TapClass<int> taps = x.up > 1 ? class_of_phase(x, set) : class_of(x, set);
     for (int k = threadIdx.x & (set_lanes - 1); k < params.padded_taps; k += set_lanes) {
       const int tap = taps.first + k * x.tap_step;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ FwdRows
   A* const shared = reinterpret_cast<A*>(bytes);
   const SlidingAxis<int>& x = params.x;
   uint32_t block = blockIdx.x;
-  const int segment = int(params.segments.split(block));
+  const int segment = int(params.segments.divmod(block));
   const uint32_t first_row = block * params.rows_a_block;
   const int rows = int(min(uint32_t(params.rows_a_block), params.rows - first_row));
   load_rows(params, first_row, rows, segment, shared);
@@ -103,12 +103,12 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ FwdRows
   const int columns = groups * residues * kOutputs, first = segment * columns;  // of the segment, in the output
   for (int i = threadIdx.x; i < rows * groups * residues; i += kThreads) {
     uint32_t rest = i;
-    const int group = int(params.groups.split(rest)), residue = int(params.residues.split(rest)), row = int(rest);
+    const int group = int(params.groups.divmod(rest)), residue = int(params.residues.divmod(rest)), row = int(rest);
     const A* const subrow = shared + (row * residues + residue) * x.classes * params.pitch + group * kOutputs;
     const A* const weight = shared + params.weight_at + row * params.sets * params.padded_taps;
     uint32_t plane = first_row + row;
-    params.out_h.split(plane);
-    const uint32_t channel = params.channels.split(plane);
+    params.out_h.divmod(plane);
+    const uint32_t channel = params.channels.divmod(plane);
     const A bias = params.bias ? params.bias[channel] : A(0);
     A sum[kOutputs] = {bias, bias, bias, bias};
     if (x.up > 1) {

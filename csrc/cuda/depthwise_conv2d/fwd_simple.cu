@@ -35,10 +35,10 @@ __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ F
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= params.outputs) return;
   const SimpleAxis &y_axis = params.y, &x_axis = params.x;
-  uint32_t image = i, channel = channels_last ? params.channels.split(image) : 0;
-  const int x_begin = int(params.width.split(image)) * x_axis.down - x_axis.pad;
-  const int y_begin = int(params.height.split(image)) * y_axis.down - y_axis.pad;
-  if (!channels_last) channel = params.channels.split(image);
+  uint32_t image = i, channel = channels_last ? params.channels.divmod(image) : 0;
+  const int x_begin = int(params.width.divmod(image)) * x_axis.down - x_axis.pad;
+  const int y_begin = int(params.height.divmod(image)) * y_axis.down - y_axis.pad;
+  if (!channels_last) channel = params.channels.divmod(image);
   const int channels = int(params.channels.divisor), pixel = channels_last ? channels : 1;
   const int plane = y_axis.in * x_axis.in;
   const T* const in =

@@ -56,12 +56,12 @@ __global__ void __launch_bounds__(kThreads)
   using A = acc_t<T>;
   uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
   if (rest >= count.threads) return;
-  const Int column = params.first_column + Int(count.columns.split(rest));
-  const Int row = params.first_row + Int(count.rows.split(rest));
+  const Int column = params.first_column + Int(count.columns.divmod(rest));
+  const Int row = params.first_row + Int(count.rows.divmod(rest));
   const Int group = count.along_x ? column : row, cross = count.along_x ? row : column;
   const int64_t plane = params.first_image + rest;
   uint32_t image = rest + count.first_channel;
-  const uint32_t channel = count.channels.split(image);
+  const uint32_t channel = count.channels.divmod(image);
   A sum[kOutputs][1];
   const A bias = params.bias ? params.bias[channel] : A(0);
 #pragma unroll
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
   A* const taps = reinterpret_cast<A*>(shared);
   const int chunk = int(items.chunk.divisor) * kVector;
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int64_t first_channel = int64_t(items.chunks.split(rest)) * chunk;
+  const int64_t first_channel = int64_t(items.chunks.divmod(rest)) * chunk;
   const int channels = int(min(int64_t(chunk), items.channels - first_channel));
   params.weight.visit([&](const auto& element) {
     for (int i = threadIdx.x; i < channels * int(params.taps); i += blockDim.x) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   });
   __syncthreads();
-  const int lane = int(items.chunk.split(member)) * kVector;
+  const int lane = int(items.chunk.divmod(member)) * kVector;
   if (lane >= channels || int(member) >= items.members) return;
   const int64_t channel = first_channel + lane;
   A bias[kVector];
@@ -117,9 +117,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 1
   for (uint32_t item = begin + member; item < end; item += items.members) {
     uint32_t image = item;
-    int column = int(items.strip.split(image));
-    const Int row = Int(params.first_row + items.rows.split(image));
-    column += int(items.strips.split(image) * items.strip.divisor);
+    int column = int(items.strip.divmod(image));
+    const Int row = Int(params.first_row + items.rows.divmod(image));
+    column += int(items.strips.divmod(image) * items.strip.divisor);
     if (column >= items.columns) continue;
     const int64_t n = params.first_image + image;
     const Int group = items.along_x ? Int(column) : row, cross = items.along_x ? row : Int(column);

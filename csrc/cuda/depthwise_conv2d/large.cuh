@@ -65,12 +65,12 @@ __global__ void __launch_bounds__(kMaxThreads) large(const __grid_constant__ Lar
   clear(shared, patch_bytes + int(params.planes * filter_rows * filter_pitch * sizeof(A)));
 
   uint32_t group = blockIdx.x;
-  const int bx = int(params.blocks_x.split(group)) * int(params.tiles_x.divisor) * kX;
-  const int by = int(params.blocks_y.split(group)) * int(params.tiles_y.divisor) * kY;
+  const int bx = int(params.blocks_x.divmod(group)) * int(params.tiles_x.divisor) * kX;
+  const int by = int(params.blocks_y.divmod(group)) * int(params.tiles_y.divisor) * kY;
   const int channel = int(group) * params.planes, planes = min(params.planes, params.channels - channel);
   uint32_t plane = threadIdx.x;
-  const int tx = int(params.tiles_x.split(plane)), ty = int(params.tiles_y.split(plane)),
-            slice = int(params.slices.split(plane));
+  const int tx = int(params.tiles_x.divmod(plane)), ty = int(params.tiles_y.divmod(plane)),
+            slice = int(params.slices.divmod(plane));
   const int image = int(plane) / params.planes;  // of those in shared memory
   plane -= image * params.planes;
   const int per_step = kGradient ? 1 : params.images;

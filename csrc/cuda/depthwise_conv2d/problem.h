@@ -66,23 +66,26 @@ inline Axis dgrad_axis(const ConvAxis& a) {
   return {a.out, a.in, a.taps, a.stride, 1, a.dilation * (a.taps - 1) - a.pad, a.dilation};
 }
 
-inline int64_t outputs(const Problem& p) { return p.batch * p.channels * p.y.out * p.x.out; }
+inline int64_t outputs(const Problem& problem) {
+  return problem.batch * problem.channels * problem.y.out * problem.x.out;
+}
 
 // The same sum over the same memory, with fewer cases: images one pixel wide become one pixel high, and where every
 // output meets one pixel, all of them become one row.
-inline Problem simplified(Problem p) {
+inline Problem simplified(Problem problem) {
   const auto pointwise = [](const Axis& a) {
     return a.taps == 1 && a.up == 1 && a.down == 1 && a.pad == 0 && a.in == a.out;
   };
-  if (p.x.in == 1 && pointwise(p.x)) std::swap(p.x, p.y);
-  if (pointwise(p.x) && pointwise(p.y)) p.x.in = p.x.out = p.x.in * p.y.in, p.y.in = p.y.out = 1;
-  return p;
+  if (problem.x.in == 1 && pointwise(problem.x)) std::swap(problem.x, problem.y);
+  if (pointwise(problem.x) && pointwise(problem.y))
+    problem.x.in = problem.x.out = problem.x.in * problem.y.in, problem.y.in = problem.y.out = 1;
+  return problem;
 }
 
 // The same with contiguous images, freshly allocated.
-inline Problem as_planes(Problem p) {
-  p.channels_last = false, p.in_alignment = p.out_alignment = 16;
-  return p;
+inline Problem as_planes(Problem problem) {
+  problem.channels_last = false, problem.in_alignment = problem.out_alignment = 16;
+  return problem;
 }
 
 // Wgrad as a forward pass with the gradient for a kernel: outputs are the taps, stride and dilation change places.
@@ -173,10 +176,11 @@ inline bool slides_in_int32(const Axis& given) {
   return std::max({a.in * a.up, a.out * a.down, a.taps * a.dilation, a.up * a.dilation, a.down * a.dilation,
                    std::abs(a.pad)}) < kMaxIndex / 16;
 }
-inline bool slides_in_int32(const Problem& p) {
-  const int64_t pixel = p.channels_last ? p.channels : 1;
-  return slides_in_int32(p.y) && slides_in_int32(p.x) && p.channels < kMaxIndex &&
-         std::max(p.y.in * p.x.in, p.y.out * p.x.out) < kMaxIndex / pixel && p.taps() < kMaxIndex;
+inline bool slides_in_int32(const Problem& problem) {
+  const int64_t pixel = problem.channels_last ? problem.channels : 1;
+  return slides_in_int32(problem.y) && slides_in_int32(problem.x) && problem.channels < kMaxIndex &&
+         std::max(problem.y.in * problem.x.in, problem.y.out * problem.x.out) < kMaxIndex / pixel &&
+         problem.taps() < kMaxIndex;
 }
 
 // How a thread of the sliding kernels works: `outputs` outputs along an axis.
@@ -200,9 +204,10 @@ inline double sliding_cost(const Axis& slide_axis, const Axis& cross_axis, int o
 }
 
 // The plan with the least time: a GPU's multiprocessors run so many threads at a time as fast as one.
-inline SlidingPlan plan_sliding(const Problem& p, int vector, int most_outputs, int64_t multiprocessors) {
-  const auto x = sliding_axis<int64_t>(p.x), y = sliding_axis<int64_t>(p.y);
-  const double images = double(p.batch) * double(p.channels) / vector, at_once = double(multiprocessors) * 1024;
+inline SlidingPlan plan_sliding(const Problem& problem, int vector, int most_outputs, int64_t multiprocessors) {
+  const auto x = sliding_axis<int64_t>(problem.x), y = sliding_axis<int64_t>(problem.y);
+  const double images = double(problem.batch) * double(problem.channels) / vector,
+               at_once = double(multiprocessors) * 1024;
   SlidingPlan best{false, 1};
   double best_time = 0;
   for (int outputs = 1; outputs <= most_outputs; outputs *= outputs == 1 ? 4 : 2)
@@ -211,9 +216,10 @@ inline SlidingPlan plan_sliding(const Problem& p, int vector, int most_outputs, 
       const auto& slide = along_x ? x : y;
       const double threads = images * double(slide.groups(outputs)) * double((along_x ? y : x).out);
       // Neighbouring threads of contiguous images read as many columns apart as they have outputs along x.
-      const double apart = along_x && !p.channels_last ? (p.element_bytes() >= 4 ? 1.6 : 1.25) : 1;
-      const double time = apart * sliding_cost(along_x ? p.x : p.y, along_x ? p.y : p.x, outputs, vector) *
-                          std::max(1.0, threads / at_once);
+      const double apart = along_x && !problem.channels_last ? (problem.element_bytes() >= 4 ? 1.6 : 1.25) : 1;
+      const double time =
+          apart * sliding_cost(along_x ? problem.x : problem.y, along_x ? problem.y : problem.x, outputs, vector) *
+          std::max(1.0, threads / at_once);
       if (best_time == 0 || time < best_time) best_time = time, best = {along_x, outputs};
     }
   return best;

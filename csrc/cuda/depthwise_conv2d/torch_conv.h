@@ -18,10 +18,10 @@ inline bool torch_kernels_enabled() {
   return enabled;
 }
 
-inline Pair taps(const DepthwiseConv2d& conv) { return {conv.y.taps, conv.x.taps}; }
-inline Pair stride(const DepthwiseConv2d& conv) { return {conv.y.stride, conv.x.stride}; }
-inline Pair padding(const DepthwiseConv2d& conv) { return {conv.y.pad, conv.x.pad}; }
-inline Pair dilation(const DepthwiseConv2d& conv) { return {conv.y.dilation, conv.x.dilation}; }
+inline Ints taps(const DepthwiseConv2d& conv) { return {conv.y.taps, conv.x.taps}; }
+inline Ints stride(const DepthwiseConv2d& conv) { return {conv.y.stride, conv.x.stride}; }
+inline Ints padding(const DepthwiseConv2d& conv) { return {conv.y.pad, conv.x.pad}; }
+inline Ints dilation(const DepthwiseConv2d& conv) { return {conv.y.dilation, conv.x.dilation}; }
 
 // A float32 weight or bias beside 16-bit images is rounded, as our kernels do on reading.
 inline Tensor rounded(const DepthwiseConv2d& conv, const Tensor& parameter) {
@@ -50,7 +50,7 @@ inline int64_t output_padding(const ConvAxis& a) {
 }
 
 inline Tensor cudnn_dgrad(const DepthwiseConv2d& conv) {
-  const Pair more{output_padding(conv.y), output_padding(conv.x)};
+  const Ints more{output_padding(conv.y), output_padding(conv.x)};
   return tensor(call("aten::cudnn_convolution_transpose", "", conv.out, rounded(conv, conv.weight), padding(conv), more,
                      stride(conv), dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
 }

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t channel = blockIdx.x * kThreads + threadIdx.x;
   if (channel >= threads) return;
   const auto& sliding = params.sliding;
-  const int column = int(columns.split(channel)), group = int(groups.split(channel));
+  const int column = int(columns.divmod(channel)), group = int(groups.divmod(channel));
   const int64_t begin = blockIdx.y * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   A sum[kOutputs][1] = {};
 #pragma unroll 1

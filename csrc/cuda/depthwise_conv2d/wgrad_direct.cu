@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
   constexpr int kTaps = R::kTaps * R::kTaps, kRows = R::span(S::kY);
   __shared__ A sums[kBlock * kTaps * kLanes];
   uint32_t rest = threadIdx.x;
-  const int vector = int(params.chunk.split(rest)) * kLanes, member = int(rest);
+  const int vector = int(params.chunk.divmod(rest)) * kLanes, member = int(rest);
   const int first_channel = int(blockIdx.x * params.chunk.divisor) * kLanes, channel = first_channel + vector;
   const int begin = int(blockIdx.y) * params.tiles_a_split, end = min(params.tiles, begin + params.tiles_a_split);
   const bool busy = member < params.members && channel < params.channels;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
 #pragma unroll 1
   for (int t = busy ? begin + member : end; t < end; t += params.members) {
     uint32_t image = t;
-    const int ox = int(params.tiles_x.split(image)) * S::kX, oy = int(params.tiles_y.split(image)) * S::kY;
+    const int ox = int(params.tiles_x.divmod(image)) * S::kX, oy = int(params.tiles_y.divmod(image)) * S::kY;
     const int y0 = oy * R::kDown - params.top, x0 = ox * R::kDown - params.left;
     const T* const in = params.in + int64_t(image) * params.in_h * row_step + channel;
     const T* const grads = params.grad + int64_t(image) * params.out_h * grad_step + channel;

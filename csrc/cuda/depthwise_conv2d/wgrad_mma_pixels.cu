@@ -37,7 +37,7 @@ __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane
   planes += lane / 4 * plane_bytes + lane % 4 * 4;
   for (int i = first + threadIdx.x / kWarp; i < last; i += blockDim.x / kWarp) {
     uint32_t four[4], line = i;
-    pairs.split(line);
+    pairs.divmod(line);
     load_matrices<true>(four, tile + i * 512);
     const unsigned to = planes + i * 32 + line * beyond;
 #pragma unroll
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const unsigned start = shared_address(shared);
   clear(shared, params.bytes);
   uint32_t rest = blockIdx.x;
-  const int channel = int(params.chunks.split(rest)) * kTogether, image_blocks = int(rest);
-  const int bx = int(params.blocks_x.split(rest)) * params.steps * kColumns, by = int(rest) * kRows;
+  const int channel = int(params.chunks.divmod(rest)) * kTogether, image_blocks = int(rest);
+  const int bx = int(params.blocks_x.divmod(rest)) * params.steps * kColumns, by = int(rest) * kRows;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   const int y = by * S::kDown - params.top + params.lead / params.pitch,
             x = bx * S::kDown - params.left + params.lead % params.pitch;

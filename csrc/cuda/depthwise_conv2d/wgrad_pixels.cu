@@ -39,9 +39,9 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
   T* const patches = reinterpret_cast<T*>(shared);
   clear(shared, params.bytes);
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int first_channel = int(params.chunks.split(rest)) * params.tile.pixel, image_blocks = int(rest);
-  const int vector = int(params.chunk.split(member)) * S::kLanes;
-  const int bx = int(params.blocks_x.split(rest)) * params.grad_tile.columns, by = int(rest) * params.grad_tile.rows;
+  const int first_channel = int(params.chunks.divmod(rest)) * params.tile.pixel, image_blocks = int(rest);
+  const int vector = int(params.chunk.divmod(member)) * S::kLanes;
+  const int bx = int(params.blocks_x.divmod(rest)) * params.grad_tile.columns, by = int(rest) * params.grad_tile.rows;
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   const bool busy = int(member) < params.members && first_channel + vector < params.channels;
   const PixelsSource source{params.tile,
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
     const T* const patch = patches + stage * params.stage_elements + vector;
     for (int t = busy ? int(member) : params.tiles; t < params.tiles; t += params.members) {
       uint32_t ty = t;
-      const int tx = int(params.tiles_x.split(ty));
+      const int tx = int(params.tiles_x.divmod(ty));
       const T* from = patch + int(ty) * S::kY * R::kDown * row_step + tx * S::kX * R::kDown * params.tile.pixel;
       const T* grads = patch + params.grad_at + int(ty) * S::kY * grad_step + tx * S::kX * params.tile.pixel;
       A grad[S::kY][S::kX][S::kLanes];

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant_
   const int channel = int(blockIdx.x) * params.planes, count = min(params.planes, params.channels - channel);
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
   uint32_t rest = threadIdx.x;
-  const int tx = int(params.tiles_x.split(rest)), ty = int(params.tiles_y.split(rest)), plane = int(rest);
+  const int tx = int(params.tiles_x.divmod(rest)), ty = int(params.tiles_y.divmod(rest)), plane = int(rest);
   const int grad_rows = int(params.tiles_y.divisor) * S::kY;
   const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
                 out_image = int64_t(params.channels) * params.out_h * params.out_w;

@@ -31,9 +31,9 @@ __device__ void load_rows(const WgradRowsParams<T>& params, uint32_t first_row, 
   const int lane = int(threadIdx.x) & (lanes - 1), subrows = rows * int(params.subrows.divisor);
   for (int i = threadIdx.x >> params.lanes_log; i < subrows; i += kThreads >> params.lanes_log) {
     uint32_t row = i, image;
-    const int subrow = int(params.subrows.split(row)), residue = subrow / x.classes;
+    const int subrow = int(params.subrows.divmod(row)), residue = subrow / x.classes;
     image = first_row + row;
-    const int y = int(params.out_h.split(image)) * params.down - params.top;
+    const int y = int(params.out_h.divmod(image)) * params.down - params.top;
     const int start = class_of(x, subrow - residue * x.classes).start + residue * x.down + x.input_step * first;
     const bool inside = y >= 0 && y < params.in_h;
     const T* const in = params.in + ((int64_t(image) * params.channels + channel) * params.in_h + y) * x.in;
@@ -43,7 +43,7 @@ __device__ void load_rows(const WgradRowsParams<T>& params, uint32_t first_row, 
   for (int i = threadIdx.x >> params.lanes_log; i < rows * x.spacing; i += kThreads >> params.lanes_log) {
     const int r = i / x.spacing, residue = i - r * x.spacing;
     uint32_t image = first_row + r;
-    const int y = int(params.out_h.split(image));
+    const int y = int(params.out_h.divmod(image));
     const T* const grad =
         params.grad + ((int64_t(image) * params.channels + channel) * params.out_h.divisor + y) * x.out;
     A* const to = shared + params.grad_at + i * params.grad_pitch;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) wgrad_rows(const __grid_constant__ W
       if (!busy) continue;
       for (int i = slot; i < rows * x.spacing * groups; i += params.slots) {
         uint32_t line = i;  // a residue of a row
-        const int z = int(params.groups.split(line)) * kOutputs;
+        const int z = int(params.groups.divmod(line)) * kOutputs;
         const int residue = int(line) % x.spacing;
         const int left = x.out - residue - x.spacing * (first + z);
         add_products<kTaps>(shared + (int(line) * x.classes + number) * params.pitch + z + first_tap,

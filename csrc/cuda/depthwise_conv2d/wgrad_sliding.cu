@@ -147,9 +147,9 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
   constexpr int kSums = kTaps * kRows;
   __shared__ A sums[kSums * kBlock * kVector];
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int group = int(params.groups.split(rest));
+  const int group = int(params.groups.divmod(rest));
   const int64_t first_channel = int64_t(rest) * params.chunk.divisor * kVector;
-  const int lane = int(params.chunk.split(member));
+  const int lane = int(params.chunk.divmod(member));
   const int64_t channel = first_channel + lane * kVector;
   const Int chunk_of_class = Int(group % params.chunks_of_class), line = Int(group / params.chunks_of_class);
   const Int first_row = line % params.row_groups * kRows, first_tap = chunk_of_class * kTaps;
