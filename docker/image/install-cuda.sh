@@ -42,7 +42,10 @@ rm -f "$cuda12/bin/nvcc.profile"
 cp "$programs/bin/cicc" "$cuda12/nvvm/bin"
 cp -r "$programs/libdevice" "$cuda12/nvvm"
 for part in cuda_nvcc cuda_runtime cuda_cccl; do cp -r "$work/12/nvidia/$part/include/." "$cuda12/include"; done
-cp "$work/12static/nvidia/cuda_runtime/lib/libcudart_static.a" "$cuda12/lib"
+cp "$work"/12static/nvidia/cuda_runtime/lib/libcudart{_static.a,.so.12} "$cuda12/lib"
+# torch's CUDAExtension links the shared runtime, which torch's own packages have at run time; the wheels lack this link.
+ln -s libcudart.so.12 "$cuda12/lib/libcudart.so"
+ln -s libcudart.so.13 "$work/cuda13/lib/libcudart.so"
 cat >"$cuda12/bin/nvcc.profile" <<'PROFILE'
 TOP = $(_HERE_)/..
 CICC_PATH = $(TOP)/nvvm/bin

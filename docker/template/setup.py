@@ -8,9 +8,13 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
-from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, include_paths, library_paths
+from torch.utils import cpp_extension
+from torch.utils.cpp_extension import BuildExtension, include_paths, library_paths
 
 HERE = Path(__file__).resolve().parent
+# A CPU build of torch compiles for GPUs just as well, but ignores CUDA_HOME: tell it.
+CUDA_HOME = cpp_extension.CUDA_HOME = os.environ.get("CUDA_HOME") or cpp_extension.CUDA_HOME
+ARCHITECTURES = "7.5 8.0 8.6 8.9 9.0+PTX"  # unless TORCH_CUDA_ARCH_LIST names others; PTX is for what comes after
 CXX = [
     "-std=c++17", "-O3", "-g0", "-fvisibility=hidden",
     "-DTORCH_TARGET_VERSION=0x020a000000000000",  # the headers refuse what torch 2.10 lacks
@@ -43,12 +47,15 @@ def library(name, sources, **more):
 
 def cuda():
     """The kernels for GPUs, with CUDA's runtime inside: the wheel asks for no CUDA of torch's, only for a driver."""
-    if not CUDA_HOME:
-        raise SystemExit("error: MYOPS_CUDA=1 needs a CUDA toolkit: set CUDA_HOME")
-    nvcc = [flag for flag in CXX if not flag.startswith("-f")] + [
-        "-Xcompiler=-fvisibility=hidden",
-        "-Xfatbin=-compress-all",
-    ]
+    if not CUDA_HOME or not Path(CUDA_HOME, "bin/nvcc").exists():
+        raise SystemExit(f"error: MYOPS_CUDA=1 needs a CUDA toolkit, and CUDA_HOME={CUDA_HOME or ''} has no bin/nvcc")
+    os.environ.setdefault("TORCH_CUDA_ARCH_LIST", ARCHITECTURES)
+    nvcc = [flag for flag in CXX if flag.startswith(("-std", "-O", "-D"))]
+    nvcc += [f"-Xcompiler={flag}" for flag in CXX if flag.startswith("-f")]
+    nvcc += ["-Xfatbin=-compress-all", "-objtemp"]  # temporary names stay out of the objects
+    sources = ["csrc/cuda/swish.cu"]
+    if len(sources) == 1:  # its path stays out, too; with more files, the same bytes take the same folder
+        nvcc.append(f"-Xcudafe=--orig_src_path_name {sources[0]}")
     folders = [
         str(path)
         for path in (Path(CUDA_HOME, "lib64"), Path(CUDA_HOME, "lib"))
@@ -56,7 +63,7 @@ def cuda():
     ]
     return library(
         "_cuda",
-        ["csrc/cuda/swish.cu"],
+        sources,
         include_dirs=[f"{CUDA_HOME}/include"],
         library_dirs=folders,
         libraries=["cudart_static", "dl", "rt", "pthread"],

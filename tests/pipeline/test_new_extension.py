@@ -1,5 +1,8 @@
 """`make new-extension`: the names it takes, the folders it refuses, and a project that holds its own name only."""
 
+import subprocess
+
+import common
 import new_extension
 import pytest
 from common import Failure
@@ -41,3 +44,20 @@ def test_the_python_of_the_project_compiles(tmp_path):
     new_extension.create("fast_swish", tmp_path / "made")
     for path in (tmp_path / "made").rglob("*.py"):
         compile(path.read_text(), str(path), "exec")
+
+
+def test_a_cuda_build_takes_cuda_home_beside_a_cpu_torch(tmp_path):
+    """Such a torch ignores CUDA_HOME. Without a compiler there, one line says so; no build for the CPU comes out instead."""
+    new_extension.create("fast_swish", tmp_path / "made")
+    nvcc = tmp_path / "cuda/bin/nvcc"
+    command = [common.virtual_environment("build") / "python", "setup.py", "--quiet", "egg_info"]
+    env = common.environment(FAST_SWISH_CUDA="1", CUDA_HOME=str(tmp_path / "cuda"))
+
+    def prepare():
+        return subprocess.run(command, cwd=tmp_path / "made", env=env, capture_output=True, text=True, check=False)
+
+    assert f"CUDA_HOME={tmp_path}/cuda has no bin/nvcc" in prepare().stderr.splitlines()[-1]
+    nvcc.parent.mkdir(parents=True)
+    nvcc.touch()
+    assert prepare().returncode == 0
+    assert "csrc/cuda/swish.cu" in (tmp_path / "made/fast_swish.egg-info/SOURCES.txt").read_text()
