@@ -37,6 +37,9 @@ PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.
                   "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
                   "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux"))]  # fmt: skip
 
+# After `python`: installs local wheels, and nothing that was not named.
+PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check")
+
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
     "BUNDLE", "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
@@ -220,8 +223,7 @@ def virtual_environment(name: str) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             children.run([python, "-m", "venv", folder], stdout=subprocess.DEVNULL)
             children.run(
-                [folder / "bin/pip", "install", "--quiet", "--no-index", f"--find-links={CACHE / 'wheels'}",
-                 "--require-hashes", "--disable-pip-version-check", "--requirement", lock],
+                [folder / "bin/python", *PIP_INSTALL, f"--find-links={CACHE / 'wheels'}", "--require-hashes", "--requirement", lock],
                 env=environment(),
             )  # fmt: skip
             stamp.write_text(expected)

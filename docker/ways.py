@@ -9,7 +9,7 @@ import argparse
 import shutil
 
 import children
-from common import CACHE, DIST, ROOT, Failure, environment, main_guard, virtual_environment
+from common import CACHE, DIST, PIP_INSTALL, ROOT, Failure, environment, main_guard, virtual_environment
 
 
 def run(tools, env, *arguments) -> None:
@@ -29,23 +29,13 @@ def main() -> None:
         )
     tools = virtual_environment("ways")
     (CACHE / "ways").mkdir(exist_ok=True)
-    install = (
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--force-reinstall",
-        "--disable-pip-version-check",
-    )
     env = environment(
         tools,
         CUSTOMOPS_JIT_CACHE=str(CACHE / "ways/jit"),
         CUSTOMOPS_WAYS_CMAKE=str(CACHE / "ways/cmake"),
         PYTHONDONTWRITEBYTECODE="1",
     )
-    run(tools, env, *install, wheels[0])
+    run(tools, env, *PIP_INSTALL, "--no-deps", "--force-reinstall", wheels[0])
     pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
     print("==> tests/ways: all builds agree; a just-in-time build survives kills", flush=True)
     run(tools, env, *pytest, ROOT / "tests/ways")

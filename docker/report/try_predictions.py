@@ -13,7 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from common import PIP_INSTALL
 from wheel_report import environment, matrix, wheel
 
 # Loads each library as its users would, in a process of its own: a module as imports do, others with every symbol resolved
@@ -48,18 +50,7 @@ for path, module in json.loads(sys.argv[1]):
 def attempt(opened: wheel.Wheel, interpreter: str) -> list[str]:
     """Why the wheel does not work, from pip and from the loader; empty if it does."""
     with tempfile.TemporaryDirectory() as folder:
-        install = [
-            interpreter,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-index",
-            "--no-deps",
-            "--target",
-            folder,
-            opened.path,
-        ]
+        install = [interpreter, *PIP_INSTALL, "--no-deps", "--target", folder, opened.path]
         done = subprocess.run(install, capture_output=True, text=True, check=False)
         if done.returncode:
             return [next((line for line in done.stderr.splitlines() if line.startswith("ERROR")), done.stderr)]
