@@ -5,8 +5,6 @@
 // backward then takes from y and leaves x to be freed.
 #pragma once
 
-#include <torch/csrc/stable/ops.h>
-
 #include <optional>
 #include <tuple>
 #include <vector>

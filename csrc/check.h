@@ -1,7 +1,6 @@
 // Input checks that every op shares. A message names the op, the argument, what was expected and what came.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
 #include <algorithm>
@@ -11,10 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-// torch 2.10 and 2.11 have it under its older name.
-#ifndef STABLE_TORCH_ERROR_CODE_CHECK
-#define STABLE_TORCH_ERROR_CODE_CHECK(call) TORCH_ERROR_CODE_CHECK(call)
-#endif
+#include "stable.h"
 
 namespace customops {
 
@@ -50,7 +46,13 @@ inline std::string to_string(ScalarType dtype) {
     case ScalarType::Short: return "torch.int16";
     case ScalarType::Int: return "torch.int32";
     case ScalarType::Long: return "torch.int64";
+    case ScalarType::UInt16: return "torch.uint16";
+    case ScalarType::UInt32: return "torch.uint32";
+    case ScalarType::UInt64: return "torch.uint64";
     case ScalarType::Bool: return "torch.bool";
+    case ScalarType::Float8_e5m2: return "torch.float8_e5m2";
+    case ScalarType::Float8_e4m3fn: return "torch.float8_e4m3fn";
+    case ScalarType::ComplexHalf: return "torch.complex32";
     case ScalarType::ComplexFloat: return "torch.complex64";
     case ScalarType::ComplexDouble: return "torch.complex128";
     default: return torch::headeronly::toString(dtype);

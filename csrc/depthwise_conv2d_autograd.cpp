@@ -3,9 +3,6 @@
 // for Apple's GPUs, without kernels for CPU and CUDA: there it is filled with ours. Python calls it as fast as a
 // convolution of torch's. customops/depthwise_conv2d.py says when it goes this way, and
 // depthwise_conv2d_hook.h what that saves and how to switch it off.
-//
-// The dispatcher's C interface drops the text of an exception in the backward.
-#include <torch/csrc/stable/library.h>
 
 #include "depthwise_conv2d_hook.h"
 
@@ -36,18 +33,18 @@ Gradients backward(const Tensor& x, const Tensor& grad, const Tensor& weight, In
 }  // namespace customops
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {  // for backward in inference mode, which knows no autograd keys
-  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", CUSTOMOPS_BOX(nullptr, &customops::backward));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", CUSTOMOPS_BOX(nullptr, &customops::backward));
 }
 
 // In the place of torch's own derivative of this backward, which would call torch's convolutions.
 STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {
-  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", CUSTOMOPS_BOX(nullptr, &customops::backward));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, AutogradCUDA, m) {
-  if (customops::hook_enabled()) m.impl("mps_convolution_backward", TORCH_BOX(&customops::backward));
+  if (customops::hook_enabled()) m.impl("mps_convolution_backward", CUSTOMOPS_BOX(nullptr, &customops::backward));
 }

@@ -1,6 +1,5 @@
 // Says which kernel depthwise_conv2d would choose, and why, on a CPU or on any GPU: python -m customops explain.
 // The choices are pure functions of sizes and of the machine, so that no GPU is needed.
-#include <torch/csrc/stable/library.h>
 
 #include <array>
 #include <charconv>
@@ -9,6 +8,7 @@
 
 #include "cpu/depthwise_conv2d/choose.h"
 #include "cuda/depthwise_conv2d/choose.h"
+#include "stable.h"
 
 namespace customops {
 namespace {
@@ -93,5 +93,5 @@ std::string explain(std::string direction, std::string device, Numbers n, std::s
 }  // namespace customops
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CompositeExplicitAutograd, m) {
-  m.impl("_depthwise_conv2d_explain", TORCH_BOX(&customops::explain));
+  m.impl("_depthwise_conv2d_explain", CUSTOMOPS_BOX("depthwise_conv2d_explain", &customops::explain));
 }

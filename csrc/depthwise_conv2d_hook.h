@@ -13,8 +13,6 @@
 // the path "without", a torch.autograd.Function.
 #pragma once
 
-#include <torch/csrc/stable/library.h>
-
 #include <array>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,4 @@
 // axpy: z = alpha * x + y, elementwise. Reads x and y once, writes z once; bound by memory.
-#include <torch/csrc/stable/library.h>
-
 #include "pointwise.h"
 
 namespace customops::cpu {
@@ -16,6 +14,6 @@ Tensor axpy(const Tensor& x, const Tensor& y, double alpha) {
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
-  m.impl("axpy", TORCH_BOX(&customops::cpu::axpy));
-  m.impl("_axpy", TORCH_BOX(&customops::cpu::axpy));
+  m.impl("axpy", CUSTOMOPS_BOX("axpy", &customops::cpu::axpy));
+  m.impl("_axpy", CUSTOMOPS_BOX("axpy", &customops::cpu::axpy));
 }

@@ -5,8 +5,6 @@
 // in float64, and the pieces are added in order.
 #include "../bias_act.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include "functions.h"
 #include "pointwise.h"
 
@@ -174,8 +172,8 @@ using Ops = BiasActOps<BiasAct>;
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
-  m.impl("bias_act", TORCH_BOX(&customops::cpu::Ops::forward));
-  m.impl("_bias_act", TORCH_BOX(&customops::cpu::Ops::forward));
-  m.impl("_bias_act_backward", TORCH_BOX(&customops::cpu::Ops::backward));
-  m.impl("_bias_act_double_backward", TORCH_BOX(&customops::cpu::Ops::double_backward));
+  m.impl("bias_act", CUSTOMOPS_BOX("bias_act", &customops::cpu::Ops::forward));
+  m.impl("_bias_act", CUSTOMOPS_BOX("bias_act", &customops::cpu::Ops::forward));
+  m.impl("_bias_act_backward", CUSTOMOPS_BOX("bias_act", &customops::cpu::Ops::backward));
+  m.impl("_bias_act_double_backward", CUSTOMOPS_BOX("bias_act", &customops::cpu::Ops::double_backward));
 }

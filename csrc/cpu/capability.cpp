@@ -1,10 +1,8 @@
 // Chooses the instruction set, once.
-#include <torch/csrc/stable/library.h>
-
 #include "../check.h"
 #include "simd.h"
 
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 #include <cpuid.h>
 #endif
 
@@ -18,7 +16,7 @@ namespace {
 constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
 
 Capability detect() {
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
   __builtin_cpu_init();
   unsigned eax, ebx, ecx = 0, edx;
   __get_cpuid(1, &eax, &ebx, &ecx, &edx);  // GCC 10's __builtin_cpu_supports does not know f16c
@@ -38,7 +36,7 @@ Capability detect() {
 // The one to use, of what the machine has. Intel's instructions for bfloat16 were slower than those for float32
 // (Emerald Rapids: up to 1.7 times in depthwise_conv2d), AMD's faster (Zen 5: 1.3 times).
 Capability fastest(Capability best) {
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
   if (best == Capability::avx512_bf16 && __builtin_cpu_is("intel")) return Capability::avx512;
 #endif
   return best;
@@ -65,5 +63,5 @@ Capability capability() {
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CompositeExplicitAutograd, m) {
-  m.impl("_cpu_capability", TORCH_BOX(&customops::cpu::cpu_capability));
+  m.impl("_cpu_capability", CUSTOMOPS_BOX("cpu_capability", &customops::cpu::cpu_capability));
 }

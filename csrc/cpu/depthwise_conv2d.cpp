@@ -1,6 +1,4 @@
 // depthwise_conv2d and its gradients on the CPU: the entries. choose.h says which kernel computes what.
-#include <torch/csrc/stable/library.h>
-
 #include "../depthwise_conv2d_hook.h"
 #include "depthwise_conv2d/fwd.h"
 #include "depthwise_conv2d/wgrad.h"
@@ -65,14 +63,17 @@ constexpr auto& depthwise_conv2d_gradients = gradients<depthwise_conv2d_grad_inp
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
-  m.impl("depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
-  m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cpu::depthwise_conv2d));
-  m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_input));
-  m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cpu::depthwise_conv2d_grad_weight));
-  m.impl("_depthwise_conv2d_gradients", TORCH_BOX(&customops::cpu::depthwise_conv2d_gradients));
+  m.impl("depthwise_conv2d", CUSTOMOPS_BOX("depthwise_conv2d", &customops::cpu::depthwise_conv2d));
+  m.impl("_depthwise_conv2d", CUSTOMOPS_BOX("depthwise_conv2d", &customops::cpu::depthwise_conv2d));
+  m.impl("_depthwise_conv2d_grad_input",
+         CUSTOMOPS_BOX("_depthwise_conv2d_grad_input", &customops::cpu::depthwise_conv2d_grad_input));
+  m.impl("_depthwise_conv2d_grad_weight",
+         CUSTOMOPS_BOX("_depthwise_conv2d_grad_weight", &customops::cpu::depthwise_conv2d_grad_weight));
+  m.impl("_depthwise_conv2d_gradients",
+         CUSTOMOPS_BOX("_depthwise_conv2d_gradients", &customops::cpu::depthwise_conv2d_gradients));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CPU, m) {
   if (customops::hook_enabled())
-    m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cpu::depthwise_conv2d>));
+    m.impl("_mps_convolution", CUSTOMOPS_BOX("depthwise_conv2d", &customops::hooked<customops::cpu::depthwise_conv2d>));
 }

@@ -3,8 +3,6 @@
 // The seven parts of an ATen kernel, in their order: (1) the schema stands in library.cpp, the method variant in
 // customops/flatten_copy.py; (2) the dispatch key is named at the bottom of this file; then, below, (3) error checking,
 // (4) allocation of the output, (5) dispatch over dtypes, (6) parallelisation, (7) data access and the computation.
-#include <torch/csrc/stable/library.h>
-
 #include "../allocate.h"
 #include "../dispatch.h"
 #include "simd.h"
@@ -90,6 +88,6 @@ Tensor flatten_copy(const Tensor& x) {
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
-  m.impl("flatten_copy", TORCH_BOX(&customops::cpu::flatten_copy));
-  m.impl("_flatten_copy", TORCH_BOX(&customops::cpu::flatten_copy));
+  m.impl("flatten_copy", CUSTOMOPS_BOX("flatten_copy", &customops::cpu::flatten_copy));
+  m.impl("_flatten_copy", CUSTOMOPS_BOX("flatten_copy", &customops::cpu::flatten_copy));
 }

@@ -6,7 +6,14 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
+// With CUSTOMOPS_ONLY_BASELINE, a third of the code to compile: for `make sanitize-cpu`.
+#if defined(__x86_64__) && !defined(CUSTOMOPS_ONLY_BASELINE)
+#define CUSTOMOPS_X86_64 1
+#else
+#define CUSTOMOPS_X86_64 0
+#endif
+
+#if CUSTOMOPS_X86_64
 #include <immintrin.h>
 #define CUSTOMOPS_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define CUSTOMOPS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
@@ -31,7 +38,7 @@ using Isa = std::integral_constant<Capability, c>;
 
 // Whether c is only the fallback for machines older than some ten years. Loops then have fewer specialised versions:
 // these take long to compile, and hardly any machine runs them.
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 template <Capability c>
 constexpr bool kOldest = c == Capability::baseline;
 #else
@@ -42,7 +49,7 @@ constexpr bool kOldest = false;
 // Runs f(isa) compiled for the machine. `flatten` inlines f and all it calls into a function of the wider instruction
 // set, where the compiler vectorises its loops for that set; it cannot inline the other way round, so no AVX
 // instruction leaks into code that a baseline machine runs.
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 template <class F>
 CUSTOMOPS_AVX2 __attribute__((flatten, noinline)) void run_avx2(const F& f) {
   f(Isa<Capability::avx2>());
@@ -70,7 +77,7 @@ CUSTOMOPS_BASELINE __attribute__((noinline)) void run_baseline(const F& f) {
 
 template <class F>
 void run_simd(const F& f) {
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
   switch (capability()) {
     case Capability::avx512_bf16:
     case Capability::avx512: return run_avx512(f);
@@ -84,7 +91,7 @@ void run_simd(const F& f) {
 // For loops that multiply bfloat16 by bfloat16, where capability() says that there are instructions for it.
 template <class F>
 void run_simd_bf16([[maybe_unused]] const F& f) {
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
   run_avx512_bf16(f);
 #endif
 }
@@ -93,7 +100,7 @@ void run_simd_bf16([[maybe_unused]] const F& f) {
 // registers do not compete with those of the code around it.
 template <Capability c, class F>
 void outline(Isa<c>, const F& f) {
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
   if constexpr (c == Capability::avx512_bf16)
     return run_avx512_bf16(f);
   else if constexpr (c == Capability::avx512)
@@ -116,7 +123,7 @@ int64_t narrow_vectors(Isa<c>, const float*, Half*, int64_t) {
   return 0;
 }
 
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 CUSTOMOPS_AVX2 inline int64_t widen_vectors(Isa<Capability::avx2>, const Half* in, float* out, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)

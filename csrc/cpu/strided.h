@@ -1,8 +1,6 @@
 // Reads strided inputs (walk.h) block by block, and spreads work over torch's threads.
 #pragma once
 
-#include <torch/csrc/stable/ops.h>
-
 #include "../walk.h"
 #include "simd.h"
 

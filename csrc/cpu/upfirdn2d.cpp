@@ -8,8 +8,6 @@
 // for any up and down; and as pixels of a channels_last image are C neighbours, so it is for both memory formats.
 #include "../upfirdn2d.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -277,6 +275,6 @@ Tensor upfirdn2d(const Tensor& x, const std::optional<Tensor>& f, int64_t up_x, 
 }  // namespace customops::cpu
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CPU, m) {
-  m.impl("upfirdn2d", TORCH_BOX(&customops::cpu::upfirdn2d));
-  m.impl("_upfirdn2d", TORCH_BOX(&customops::cpu::upfirdn2d));
+  m.impl("upfirdn2d", CUSTOMOPS_BOX("upfirdn2d", &customops::cpu::upfirdn2d));
+  m.impl("_upfirdn2d", CUSTOMOPS_BOX("upfirdn2d", &customops::cpu::upfirdn2d));
 }

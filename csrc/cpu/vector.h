@@ -50,7 +50,7 @@ struct Vec {
   }
 };
 
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 template <>
 struct Vec<Capability::avx2, float> {
   static constexpr int kLanes = 8;
@@ -225,7 +225,7 @@ void store_part(const V& v, T* p, int64_t n) {
   copy_part<V::kLanes>(part, p, n);
 }
 
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 CUSTOMOPS_AVX512 inline void store_part(const Vec<Capability::avx512, float>& v, float* p, int64_t n) {
   _mm512_mask_storeu_ps(p, (1u << n) - 1, v.v);
 }
@@ -264,7 +264,7 @@ struct TransposeBlock {
   void transpose() { customops::cpu::transpose(row); }
 };
 
-#if defined(__x86_64__)
+#if CUSTOMOPS_X86_64
 template <>
 struct TransposeBlock<Vec<Capability::avx512_bf16, float>, BFloat16> {
   __m512i rows[8];  // two each

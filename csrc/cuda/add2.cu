@@ -1,6 +1,4 @@
 // add2: c = a + b, elementwise. Reads a and b once, writes c once; bound by memory.
-#include <torch/csrc/stable/library.h>
-
 #include "pointwise.cuh"
 
 namespace customops::cuda {
@@ -21,6 +19,6 @@ Tensor add2(const Tensor& a, const Tensor& b) {
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
-  m.impl("add2", TORCH_BOX(&customops::cuda::add2));
-  m.impl("_add2", TORCH_BOX(&customops::cuda::add2));
+  m.impl("add2", CUSTOMOPS_BOX("add2", &customops::cuda::add2));
+  m.impl("_add2", CUSTOMOPS_BOX("add2", &customops::cuda::add2));
 }

@@ -1,6 +1,4 @@
 // axpy: z = alpha * x + y, elementwise. Reads x and y once, writes z once; bound by memory.
-#include <torch/csrc/stable/library.h>
-
 #include "pointwise.cuh"
 
 namespace customops::cuda {
@@ -24,6 +22,6 @@ Tensor axpy(const Tensor& x, const Tensor& y, double alpha) {
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
-  m.impl("axpy", TORCH_BOX(&customops::cuda::axpy));
-  m.impl("_axpy", TORCH_BOX(&customops::cuda::axpy));
+  m.impl("axpy", CUSTOMOPS_BOX("axpy", &customops::cuda::axpy));
+  m.impl("_axpy", CUSTOMOPS_BOX("axpy", &customops::cuda::axpy));
 }

@@ -5,8 +5,6 @@
 //            elements, so that it meets the same channels, and keeps their values of b, all the way.
 // The gradient of b is summed on the way: every block leaves its sums in a workspace, and a second kernel adds them in
 // a fixed order, so that results repeat to the bit.
-#include <torch/csrc/stable/library.h>
-
 #include <numeric>
 
 #include "../bias_act.h"
@@ -339,8 +337,8 @@ using Ops = BiasActOps<BiasAct>;
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
-  m.impl("bias_act", TORCH_BOX(&customops::cuda::Ops::forward));
-  m.impl("_bias_act", TORCH_BOX(&customops::cuda::Ops::forward));
-  m.impl("_bias_act_backward", TORCH_BOX(&customops::cuda::Ops::backward));
-  m.impl("_bias_act_double_backward", TORCH_BOX(&customops::cuda::Ops::double_backward));
+  m.impl("bias_act", CUSTOMOPS_BOX("bias_act", &customops::cuda::Ops::forward));
+  m.impl("_bias_act", CUSTOMOPS_BOX("bias_act", &customops::cuda::Ops::forward));
+  m.impl("_bias_act_backward", CUSTOMOPS_BOX("bias_act", &customops::cuda::Ops::backward));
+  m.impl("_bias_act_double_backward", CUSTOMOPS_BOX("bias_act", &customops::cuda::Ops::double_backward));
 }

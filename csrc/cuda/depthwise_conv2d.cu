@@ -3,8 +3,6 @@
 // multiply-adds beyond.
 //
 // depthwise_conv2d/choose.h has the rules by which a kernel is chosen; each kernel is in a file of its name there.
-#include <torch/csrc/stable/library.h>
-
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -173,14 +171,18 @@ constexpr auto& depthwise_conv2d_gradients = gradients<depthwise_conv2d_grad_inp
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
-  m.impl("depthwise_conv2d", TORCH_BOX(&customops::cuda::depthwise_conv2d));
-  m.impl("_depthwise_conv2d", TORCH_BOX(&customops::cuda::depthwise_conv2d));
-  m.impl("_depthwise_conv2d_grad_input", TORCH_BOX(&customops::cuda::depthwise_conv2d_grad_input));
-  m.impl("_depthwise_conv2d_grad_weight", TORCH_BOX(&customops::cuda::depthwise_conv2d_grad_weight));
-  m.impl("_depthwise_conv2d_gradients", TORCH_BOX(&customops::cuda::depthwise_conv2d_gradients));
+  m.impl("depthwise_conv2d", CUSTOMOPS_BOX("depthwise_conv2d", &customops::cuda::depthwise_conv2d));
+  m.impl("_depthwise_conv2d", CUSTOMOPS_BOX("depthwise_conv2d", &customops::cuda::depthwise_conv2d));
+  m.impl("_depthwise_conv2d_grad_input",
+         CUSTOMOPS_BOX("_depthwise_conv2d_grad_input", &customops::cuda::depthwise_conv2d_grad_input));
+  m.impl("_depthwise_conv2d_grad_weight",
+         CUSTOMOPS_BOX("_depthwise_conv2d_grad_weight", &customops::cuda::depthwise_conv2d_grad_weight));
+  m.impl("_depthwise_conv2d_gradients",
+         CUSTOMOPS_BOX("_depthwise_conv2d_gradients", &customops::cuda::depthwise_conv2d_gradients));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   if (customops::hook_enabled())
-    m.impl("_mps_convolution", TORCH_BOX(&customops::hooked<customops::cuda::depthwise_conv2d>));
+    m.impl("_mps_convolution",
+           CUSTOMOPS_BOX("depthwise_conv2d", &customops::hooked<customops::cuda::depthwise_conv2d>));
 }

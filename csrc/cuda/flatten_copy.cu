@@ -1,7 +1,5 @@
 // flatten_copy: the elements of x in row-major order, as a new 1-D tensor. Reads x once, writes the copy once; an
 // elementwise op whose output has the strides of a contiguous x.
-#include <torch/csrc/stable/library.h>
-
 #include "pointwise.cuh"
 
 namespace customops::cuda {
@@ -31,6 +29,6 @@ Tensor flatten_copy(const Tensor& x) {
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
-  m.impl("flatten_copy", TORCH_BOX(&customops::cuda::flatten_copy));
-  m.impl("_flatten_copy", TORCH_BOX(&customops::cuda::flatten_copy));
+  m.impl("flatten_copy", CUSTOMOPS_BOX("flatten_copy", &customops::cuda::flatten_copy));
+  m.impl("_flatten_copy", CUSTOMOPS_BOX("flatten_copy", &customops::cuda::flatten_copy));
 }

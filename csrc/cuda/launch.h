@@ -7,8 +7,6 @@
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/stable/accelerator.h>
 
 #include <array>
 #include <atomic>

@@ -1,7 +1,5 @@
 // upfirdn2d: zero-stuffed, padded, filtered, downsampled images, in one pass. Reads x once, but for the edges of tiles,
 // and writes y once; bound by memory for 4x4 taps, if a thread has few instructions besides its multiply-adds.
-#include <torch/csrc/stable/library.h>
-
 #include <optional>
 
 #include "upfirdn2d.cuh"
@@ -110,6 +108,6 @@ Tensor upfirdn2d(const Tensor& x, const std::optional<Tensor>& f, int64_t up_x, 
 }  // namespace customops::cuda
 
 STABLE_TORCH_LIBRARY_IMPL(customops, CUDA, m) {
-  m.impl("upfirdn2d", TORCH_BOX(&customops::cuda::upfirdn2d));
-  m.impl("_upfirdn2d", TORCH_BOX(&customops::cuda::upfirdn2d));
+  m.impl("upfirdn2d", CUSTOMOPS_BOX("upfirdn2d", &customops::cuda::upfirdn2d));
+  m.impl("_upfirdn2d", CUSTOMOPS_BOX("upfirdn2d", &customops::cuda::upfirdn2d));
 }

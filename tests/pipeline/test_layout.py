@@ -34,7 +34,7 @@ def test_every_op_is_in_the_tests_that_go_over_all(root, ops):
     """On GPUs, in every build, with bad inputs."""
     for op in ops[1]:
         text = (root / f"tests/per_op/{op}.py").read_text()
-        for name in ("def call(", "def reference(", "def results(", "BAD_INPUTS = ["):
+        for name in ("def plain(", "def call(", "def reference(", "def results(", "BAD_INPUTS = ["):
             assert f"\n{name}" in text, f"tests/per_op/{op}.py lacks {name}"
 
 
@@ -155,6 +155,10 @@ def test_only_the_stable_abi_is_included(root):
     for path in [path for ending in ("h", "cpp", "cu", "cuh") for path in root.glob(f"csrc/**/*.{ending}")]:
         for header in re.findall(r"#include [<\"]((?:torch|ATen|c10|pybind11|Python)[^>\"]*)[>\"]", path.read_text()):
             assert allowed.match(header), f"{path} includes {header}, which no torch release promises to keep"
+            if re.match(r"torch/csrc/(stable/(?!c/)|inductor)", header) and path.name != "errors.h":
+                assert path.name == "stable.h", (
+                    f"{path} includes {header}: stable.h does, so that errors keep their text"
+                )
 
 
 def test_help_fits_a_screen(root):

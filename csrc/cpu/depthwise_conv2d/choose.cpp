@@ -1,11 +1,10 @@
 // The rules of choose.h. Sizes in them were measured on a Zen 5 and a Xeon with AVX-512.
 #include "choose.h"
 
-#include <torch/csrc/stable/ops.h>
-
 #include <algorithm>
 #include <numeric>
 
+#include "../../stable.h"
 #include "axis.h"
 
 namespace customops::cpu {
