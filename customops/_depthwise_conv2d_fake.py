@@ -2,7 +2,7 @@
 
 import torch
 
-from customops._fake import MOST, check_dtype, fake
+from customops._fake import MOST, MOST_SPAN, check_dtype, check_numel, fake, known
 
 
 def is_channels_last(t):
@@ -11,6 +11,7 @@ def is_channels_last(t):
 
 
 def _empty(like, n, c, h, w, last, dtype=None):
+    check_numel("depthwise_conv2d", n, c, h, w)
     strides = (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
     return like.new_empty_strided((n, c, h, w), strides, dtype=dtype)
 
@@ -57,8 +58,20 @@ def _check_steps(op, axis, stride, pads, dilation):
         torch._check(pad >= 0, lambda pad=pad: f"{op}: padding must not be negative, got {pad} along {axis}")
 
 
+def _check_spans(op, axis, size, out, taps, stride, dilation):
+    if known(size, out, taps):
+        torch._check(
+            size <= MOST_SPAN and out <= MOST_SPAN // stride and taps <= MOST_SPAN // dilation,
+            lambda: (
+                f"{op}: image, output times stride and kernel times dilation must be at most 2^60 along {axis}, got "
+                f"{size}, {out} times {stride} and {taps} times {dilation}"
+            ),
+        )
+
+
 def _check_grad_axis(op, axis, size, out, taps, stride, pad, dilation):
     _check_steps(op, axis, stride, (pad, 0), dilation)
+    _check_spans(op, axis, size, out, taps, stride, dilation)
     pixel = f"{op}: image and kernel must have at least one pixel along {axis}, got {size} and {taps}"
     torch._check(size >= 1, lambda: pixel)
     torch._check(taps >= 1, lambda: pixel)
@@ -86,6 +99,7 @@ def _fake(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left, pa
         ("x", w, weight.shape[3], stride_w, pad_left, pad_right, dilation_w),
     ):
         _check_steps(op, axis, stride, (before, after), dilation)
+        _check_spans(op, axis, size, 0, taps, stride, dilation)
         padded, span = size + before + after, dilation * (taps - 1) + 1
         numbers = f"{size} + padding {before} + {after} = {padded} pixels for a kernel that spans {span}"
         message = f"{op}: the kernel must fit into the padded image along {axis}, got {numbers}"

@@ -12,6 +12,7 @@ from torch import Tensor
 from customops import _cuda
 
 MOST = 2**31  # of strides, factors and padding, so that sums and products of these and of sizes fit into 64 bits
+MOST_SPAN = 2**60  # of sizes times these
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -43,6 +44,20 @@ def check_same(op: str, like_name: str, like: Tensor, name: str, t: Tensor) -> N
     torch._check(t.dim() == like.dim(), lambda: shapes)
     for a, b in zip(like.shape, t.shape, strict=True):
         torch._check(a == b, lambda: shapes)
+
+
+def known(*numbers: int) -> bool:
+    """Whether these are numbers and not symbols of a graph, whose values the kernels check when it runs."""
+    return all(isinstance(number, int) for number in numbers)
+
+
+def check_numel(op: str, *sizes: int) -> None:
+    """A result of these sizes can be addressed."""
+    if known(*sizes):  # an empty tensor has strides as well
+        torch._check(
+            math.prod(max(size, 1) for size in sizes) <= (2**63 - 1) // 8,
+            lambda: f"{op}: a result of shape {tuple(sizes)} is more than memory can hold",
+        )
 
 
 def check_fits(op: str, name: str, value: float, dtype: torch.dtype) -> None:

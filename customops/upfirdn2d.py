@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from customops._autograd import differentiable, forward_mode
-from customops._fake import MOST, check_dtype, check_fits, fake
+from customops._fake import MOST, MOST_SPAN, check_dtype, check_fits, check_numel, fake, known
 
 _plain = torch.ops.customops._upfirdn2d.default
 
@@ -231,6 +231,9 @@ def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip
             torch._check(number <= MOST, lambda most=most: most)
         none = f"upfirdn2d: x must have at least one pixel along {name}, got none"
         torch._check(size >= 1, lambda none=none: none)
+        if known(size, up):
+            samples = f"upfirdn2d: x must have at most 2^60 samples along {name}, got {size} * {up}"
+            torch._check(size * up <= MOST_SPAN, lambda samples=samples: samples)
         padded = size * up + before + after
         numbers = f"{size} * {up} + padding {before} + {after} = {padded} samples for a filter of {taps}"
         message = f"upfirdn2d: the output must have at least one pixel along {name}, got {numbers}"
@@ -238,6 +241,7 @@ def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip
         sizes.append((padded - taps) // down + 1)
     n, c = x.shape[:2]
     w, h = sizes
+    check_numel("upfirdn2d", n, c, h, w)
     # The rule of csrc/upfirdn2d.h.
     if c > 1 and x.stride(1) == 1 and x.stride(3) != 1:
         return x.new_empty_strided((n, c, h, w), (c * h * w, 1, w * c, c))

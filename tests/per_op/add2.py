@@ -1,13 +1,18 @@
 """add2 for the tests that go over every op.
 
-`call` and `reference` take two tensors of one shape and give the same values, exactly on small whole numbers
-(tests/test_cuda.py). `results` yields (name, result) of forward passes on tensors of any layout, whose bits all builds
-have to agree on (tests/ways/results.py). BAD_INPUTS has rows of (argument, message, call) for tests/test_bad_inputs.py.
+`plain` takes one (N, C, H, W) tensor (tests/test_bad_tensors.py). `call` and `reference` take two tensors of one shape
+and give the same values, exactly on small whole numbers (tests/test_cuda.py). `results` yields (name, result) of forward
+passes on tensors of any layout, whose bits all builds have to agree on (tests/ways/results.py). BAD_INPUTS has rows of
+(argument, message, call) for tests/test_bad_inputs.py.
 """
 
 import torch
 
 from customops import add2
+
+
+def plain(x):
+    return add2(x, x)
 
 
 def call(x, y):

@@ -12,6 +12,10 @@ def _first(y):
     return y[(slice(None),) + (slice(0, 1),) * (y.dim() - 1)]
 
 
+def plain(x):
+    return bias_act(x)
+
+
 def call(x, y):
     return bias_act(x, _first(y).flatten(), 0, "lrelu", alpha=0.5, gain=1.0)
 

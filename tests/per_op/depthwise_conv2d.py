@@ -5,6 +5,12 @@ import torch
 from customops import depthwise_conv2d
 
 
+def plain(x):
+    channels = x.shape[1] if x.layout == torch.strided and not x.is_nested else 1
+    weight = torch.ones(1, 1, 1, 1, dtype=x.dtype if x.is_floating_point() else torch.float32, device=x.device)
+    return depthwise_conv2d(x, weight.expand(channels, 1, 1, 1))
+
+
 def call(x, y):
     """Twice x, by a depthwise kernel that is zero but for its middle."""
     x4 = x[(None,) * (4 - x.dim())]

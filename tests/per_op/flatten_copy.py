@@ -5,6 +5,10 @@ import torch
 from customops import flatten_copy
 
 
+def plain(x):
+    return flatten_copy(x)
+
+
 def call(x, y):
     return flatten_copy(x)
 

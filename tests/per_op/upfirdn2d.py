@@ -5,6 +5,10 @@ import torch
 from customops import setup_filter, upfirdn2d
 
 
+def plain(x):
+    return upfirdn2d(x, None)
+
+
 def call(x, y):
     """Its kernel for any factors; those for the common ones have tests of their own."""
     return upfirdn2d(x[(None,) * (4 - x.dim())], None, gain=2).view(x.shape)
