@@ -24,7 +24,27 @@ def cases():
 
 @pytest.mark.parametrize(("target", "data"), cases())
 def test_a_known_input(target, data):
-    targets.TARGETS[target](data)
+    """It is accepted or refused; whatever else a target raises fails here."""
+    assert targets.TARGETS[target](data) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "module", "name"),
+    [
+        ("elf", elf, "read"),
+        ("fatbin", fatbin, "read_units"),
+        ("wheel", archive, "Archive"),
+        ("index", targets.index, "write_index"),
+    ],
+)
+def test_a_target_lets_a_crash_through(target, module, name, monkeypatch):
+    def crash(*_, **__):
+        raise IndexError("out of range")
+
+    monkeypatch.setattr(module, name, crash)
+    with pytest.raises(IndexError, match="out of range"):
+        for data in seeds.seeds()[target]:
+            targets.TARGETS[target](data)
 
 
 def test_the_seeds_are_good_ones():

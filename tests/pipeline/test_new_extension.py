@@ -42,8 +42,10 @@ def test_every_placeholder_is_replaced(tmp_path):
 
 def test_the_python_of_the_project_compiles(tmp_path):
     new_extension.create("fast_swish", tmp_path / "made")
-    for path in (tmp_path / "made").rglob("*.py"):
-        compile(path.read_text(), str(path), "exec")
+    files = {path.relative_to(tmp_path / "made").as_posix(): path for path in (tmp_path / "made").rglob("*.py")}
+    assert files.keys() >= {"setup.py", "fast_swish/__init__.py", "tests/test_swish.py"}
+    for name, path in files.items():
+        assert compile(path.read_text(), name, "exec").co_filename == name
 
 
 def test_a_cuda_build_takes_cuda_home_beside_a_cpu_torch(tmp_path):
