@@ -14,7 +14,7 @@ RUN = @exec sh docker/python.sh "$(PYTHON)"
 export BUNDLE  # docker/fetch.py takes every input from it
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel test test-ways test-gpu sanitize bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -63,6 +63,9 @@ test-ways:  ## the op tests against the JIT and the CMake build, and the tests o
 
 sanitize:  ## the op tests on GPUs under compute-sanitizer, four tools; 5 min on an H200
 	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
+
+sanitize-cpu:  ## the CPU library under ASan and UBSan: random calls for SECONDS=20 an instruction set, and the op tests
+	$(RUN) docker/sanitize_cpu.py --seconds "$(or $(SECONDS),20)" --seed "$(or $(SEED),0)"
 
 fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks, the index; TARGET=elf does one
 	$(RUN) docker/fuzz.py --seconds "$(or $(SECONDS),60)" --target "$(TARGET)"

@@ -1,0 +1,120 @@
+"""The CPU library under ASan and UBSan: `make sanitize-cpu [SECONDS=20]`. Requires g++ with its sanitizers on this machine.
+
+Random calls against float64 torch for SECONDS on every instruction set that this machine has, then the op tests. The first
+error of memory or arithmetic ends the process that made it. With --quick, as the gate runs it: the baseline's instructions
+alone, which compile in a tenth of the time, and no op tests. Objects stay in .cache/sanitize, by what they are made from.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import subprocess
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import children
+from common import CACHE, ROOT, Failure, environment, main_guard, virtual_environment
+
+sys.path.append(str(ROOT / "csrc"))
+import jobs
+import sources
+
+FOLDER = CACHE / "sanitize"
+CSRC = ROOT / "csrc"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
+# Vectors of the wider instruction sets are passed between functions that are inlined from -O1 on: without, they get lost.
+FULL, QUICK = ["-O1"], ["-O0", "-DCUSTOMOPS_ONLY_BASELINE"]
+CAPABILITIES = ("baseline", "avx2", "avx512", "avx512_bf16")  # csrc/cpu/capability.cpp takes the best below
+
+
+def compile_library(tools: Path, level: list[str]) -> Path:
+    """All sources of the CPU's library, those that changed since the last time compiled again."""
+    site = subprocess.run(
+        [tools / "python", "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    flags = [*(flag for flag in sources.flags(CSRC) if not flag.startswith(("-O", "-g"))), *level, *SANITIZERS]
+    command = ["g++", *flags, "-fPIC", f"-I{site}/include"]
+    state = sha256("\0".join(command).encode())
+    for path in sources.headers(CSRC, "cpu"):
+        state.update(path.read_bytes())
+
+    def compile_one(source: Path) -> Path:
+        key = sha256(state.digest() + source.read_bytes()).hexdigest()[:16]
+        target = FOLDER / f"{sources.object_name(CSRC, source).replace('/', '-')}.{key}.o"
+        if not target.exists():
+            children.run([*command, "-c", source, "-o", target.with_suffix(".partial")])
+            target.with_suffix(".partial").replace(target)
+        return target
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(jobs.jobs()) as pool:
+        objects = list(pool.map(compile_one, sources.sources(CSRC, "cpu")))
+    library = FOLDER / "libcustomops.so"
+    # libstdc++ stays shared here: the sanitizers watch what it throws.
+    link = [flag for flag in sources.link_flags(CSRC) if flag != sources.STATIC_CXX and "strip" not in flag]
+    children.run(
+        ["g++", "-shared", *SANITIZERS, *objects, *link, f"-L{site}/lib", "-ltorch_cpu", "-ldl", "-o", library]
+    )
+    return library
+
+
+def sanitized(tools: Path, library: Path) -> dict[str, str]:
+    """The environment in which an ordinary Python opens that library."""
+    names = ("libasan.so", "libubsan.so", "libstdc++.so.6")  # the last: ASan looks for its __cxa_throw when it starts
+    found = [
+        subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in names
+    ]
+    missing = [path for path in found if not os.path.isabs(path)]
+    if missing:
+        raise Failure(f"g++ has no {', '.join(missing)}: install the sanitizers of its version (libasan, libubsan)")
+    return environment(
+        tools,
+        LD_PRELOAD=" ".join(found),
+        # Python and torch are not instrumented and leave things behind; what is too large to allocate gives null.
+        ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=100000",
+        UBSAN_OPTIONS="print_stacktrace=1",
+        CUSTOMOPS_COMPILER="cmake",
+        CUSTOMOPS_LIBRARY=str(library),
+        OMP_WAIT_POLICY="passive",  # threads that wait must not spin on the cores of others
+        PYTHONPATH=str(ROOT),
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=20, help="of random calls on each instruction set")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="the baseline alone, without the op tests")
+    args = parser.parse_args()
+    tools = virtual_environment("ways")
+    began = time.monotonic()
+    library = compile_library(tools, QUICK if args.quick else FULL)
+    print(f"==> compiled in {time.monotonic() - began:.0f} s", flush=True)
+    env = sanitized(tools, library)
+    ask = "import torch, customops; customops.load(); print(torch.ops.customops._cpu_capability())"
+    for capability in CAPABILITIES:
+        limited = env | {"CUSTOMOPS_CPU_CAPABILITY": capability}
+        got = subprocess.run([tools / "python", "-c", ask], env=limited, capture_output=True, text=True, check=False)
+        if got.returncode:
+            raise Failure(f"the sanitized library cannot be opened: {got.stderr.strip()[-400:]}")
+        if got.stdout.strip() != capability:
+            print(f"{capability}: not on this machine", flush=True)
+            continue
+        children.run(
+            [tools / "python", ROOT / "tests/fuzz/differential.py", f"--seconds={args.seconds}", f"--seed={args.seed}"],
+            env=limited,
+        )
+    if not args.quick:
+        print("==> the op tests", flush=True)
+        suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name != "test_cuda.py"]
+        children.run(
+            [tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled", *suite], env=env
+        )
+
+
+if __name__ == "__main__":
+    main_guard(main)

@@ -1,0 +1,156 @@
+"""Random calls of every op on the CPU, forward and gradients, against torch in float64.
+
+python tests/fuzz/differential.py --seconds 60 [--seed 1]        # docker/sanitize_cpu.py runs it under ASan and UBSan
+python tests/fuzz/differential.py --seed 1 --case 4711           # one of them again, as a failure says
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import depthwise
+import test_bias_act
+import test_upfirdn2d
+from common import DTYPES, SAME_SHAPE
+from depthwise import randn
+
+import customops
+
+
+def tensor(rng, shape, dtype):
+    """In a layout of tests/common.py: strided, expanded, misaligned, ..."""
+    made = randn(*shape, dtype=dtype, seed=rng.randrange(2**31))
+    return SAME_SHAPE[rng.choice([*SAME_SHAPE])](made) if made.numel() and made.dim() == 4 else made
+
+
+def image_shape(rng, most=24):
+    return (
+        rng.randint(0, 3),
+        rng.choice([1, 2, 3, 4, 7, 8, 16, 17, 33, 40]),
+        rng.randint(1, most),
+        rng.randint(1, most),
+    )
+
+
+def compare(function, expected, inputs, rng, close):
+    """Values and gradients of `inputs`."""
+    ours = [t.detach().requires_grad_() for t in inputs]
+    theirs = [t.detach().double().requires_grad_() for t in inputs]
+    y, y64 = function(*ours), expected(*theirs)
+    close(y, y64)
+    grad = randn(*y64.shape, dtype=y.dtype, seed=rng.randrange(2**31))
+    got = torch.autograd.grad(y, ours, grad)
+    for one, other in zip(got, torch.autograd.grad(y64, theirs, grad.double()), strict=True):
+        close(one, other)
+
+
+def add2(rng, dtype):
+    shape = image_shape(rng, 60)
+    tensors = [tensor(rng, shape, dtype) for _ in range(2)]
+    compare(customops.add2, torch.add, tensors, rng, depthwise.assert_close)
+
+
+def axpy(rng, dtype):
+    shape, alpha = image_shape(rng, 60), rng.uniform(-3, 3)
+    tensors = [tensor(rng, shape, dtype) for _ in range(2)]
+    compare(lambda x, y: customops.axpy(x, y, alpha), lambda x, y: alpha * x + y, tensors, rng, depthwise.assert_close)
+
+
+def flatten_copy(rng, dtype):
+    x = tensor(rng, image_shape(rng, 60), dtype)
+    compare(customops.flatten_copy, torch.flatten, [x], rng, depthwise.assert_close)
+
+
+def bias_act(rng, dtype):
+    x, dim = tensor(rng, image_shape(rng, 40), dtype), rng.randint(-4, 3)
+    b = randn(x.shape[dim], dtype=dtype, seed=rng.randrange(2**31)) if rng.random() < 0.7 else None
+    grad = randn(*x.shape, dtype=dtype, seed=rng.randrange(2**31))
+    options = test_bias_act.OPTIONS[rng.choice([*test_bias_act.OPTIONS])]
+    test_bias_act.check(x, b, grad, dim, act=rng.choice([*test_bias_act.ACTS]), **options)
+
+
+def upfirdn2d(rng, dtype):
+    taps = rng.choice([None, (rng.randint(1, 14),), (rng.randint(1, 8), rng.randint(1, 8))])
+    f = None if taps is None else randn(*taps, seed=rng.randrange(2**31))
+    wide, high = (1, 1) if f is None else (f.shape[-1], f.shape[0])
+    up, down = ((rng.randint(1, 4), rng.randint(1, 4)) for _ in range(2))
+    n, c, h, w = image_shape(rng)
+    padding = [rng.randint(-2, 12) for _ in range(4)]
+    for axis, size, need in ((0, w * up[0], wide), (2, h * up[1], high)):
+        padding[axis] += max(0, need - size - padding[axis] - padding[axis + 1])
+    arguments = (up, down, padding, rng.random() < 0.5, rng.choice([1, 0.5, -2.0]))
+    compare(
+        lambda x: customops.upfirdn2d(x, f, *arguments),
+        lambda x: test_upfirdn2d.reference(x, f, *arguments),
+        [tensor(rng, (max(n, 1), c, h, w), dtype)],
+        rng,
+        test_upfirdn2d.assert_close,
+    )
+
+
+def depthwise_conv2d(rng, dtype):
+    n, c, *sizes = image_shape(rng)
+    taps = [rng.choice([1, 2, 3, 3, 4, 5, 5, 7, 9, 13, 21]) for _ in range(2)]
+    stride, dilation = ([rng.choice([1, 1, 2, 3]) for _ in range(2)] for _ in range(2))
+    padding = [rng.randint(0, 6) for _ in range(2)]
+    spans = [d * (k - 1) + 1 for k, d in zip(taps, dilation, strict=True)]
+    sizes = [max(size, span - 2 * pad) for size, span, pad in zip(sizes, spans, padding, strict=True)]
+    inputs = [tensor(rng, (max(n, 1), c, *sizes), dtype), randn(c, 1, *taps, dtype=dtype, seed=rng.randrange(2**31))]
+    if rng.random() < 0.5:
+        inputs.append(randn(c, dtype=dtype, seed=rng.randrange(2**31)))
+    geometry = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
+    compare(
+        lambda x, weight, bias=None: customops.depthwise_conv2d(x, weight, bias, **geometry),
+        lambda x, weight, bias=None: depthwise.reference(x, weight, bias, **geometry),
+        inputs,
+        rng,
+        depthwise.assert_close,
+    )
+
+
+OPS = [add2, axpy, flatten_copy, bias_act, upfirdn2d, depthwise_conv2d]
+WEIGHTS = [1, 1, 1, 3, 6, 8]  # as many kernels have they
+
+
+def run(seed: int, case: int) -> str:
+    """The op of the case."""
+    rng = random.Random(f"{seed}-{case}")
+    (op,) = rng.choices(OPS, WEIGHTS)
+    op(rng, rng.choice(DTYPES))
+    return op.__name__
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--case", type=int, help="run this one alone")
+    args = parser.parse_args()
+    missing = {op.__name__ for op in OPS} ^ set(customops.OPS)
+    if missing:
+        sys.exit(f"error: tests/fuzz/differential.py and customops.OPS differ in {', '.join(sorted(missing))}")
+    if args.case is not None:
+        print(run(args.seed, args.case))
+        return
+    done, end, case = Counter(), time.monotonic() + args.seconds, 0
+    while time.monotonic() < end:
+        print(
+            f"--seed {args.seed} --case {case}", end="\r", file=sys.stderr, flush=True
+        )  # the last line, if it crashes
+        try:
+            done[run(args.seed, case)] += 1
+        except BaseException:
+            print(f"\nagain: python tests/fuzz/differential.py --seed {args.seed} --case {case}", file=sys.stderr)
+            raise
+        case += 1
+    print(f"{torch.ops.customops._cpu_capability()}: {case} calls with their gradients, no difference: {dict(done)}")
+
+
+if __name__ == "__main__":
+    main()
