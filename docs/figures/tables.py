@@ -252,6 +252,42 @@ def build_times() -> str:
     return f"{table(['`make wheel VARIANT=cuda`', 'machine', 'takes'], lines, right=2)}\n\nNine GPU architectures, {facts['date']}."
 
 
+# What a library takes from others decides how many wheels serve everybody: (symbols of torch, symbols of CPython).
+WHEELS = {
+    (True, True): "one for each CPython and torch",
+    (True, False): "one for each torch",
+    (False, True): "one for each CPython",
+    (False, False): "one",
+}
+WAYS = {
+    "pybind11": "pybind11 and ATen",
+    "library": "`TORCH_LIBRARY` and ATen",
+    "stable": "stable ABI",
+    "direct": "stable ABI, `csrc/allocate.h`",
+}
+
+
+def ports() -> str:
+    """What each way to compile one op takes and costs, and where else its file runs."""
+    facts = results.recorded("port")
+    lines, elsewhere = [], {}
+    for row in facts["rows"]:
+        way, needs = WAYS[row["way"]], (bool(row["torch_symbols"]), bool(row["python_symbols"]))
+        cells = [f"{row['torch_symbols']}", f"{row['python_symbols']}", f"{row['bytes'] / 1000:.0f} kB"]
+        lines.append([way, WHEELS[needs], *cells, f"{row['compile_seconds']:.0f} s", f"{row['us']:.1f} us"])
+        for there in row["elsewhere"]:
+            said = f"fails, `{there['fails']}`" if there["fails"] else "works"
+            elsewhere.setdefault(there["where"], []).append(f"- {way}: {said}")
+    head = ["", "wheels needed", "symbols of torch", "symbols of CPython", "library", "compiling", "a call"]
+    parts = [table(head, lines, right=2)]
+    parts += [f"The same files on {where}:\n\n" + "\n".join(tried) for where, tried in elsewhere.items()]
+    parts.append(
+        f"CPU time of the compiler, and of a call on 4 numbers that needs no gradient. {machine(facts)}, CPython {facts['python']}, "
+        f"{facts['compiler']}; `benchmarks/port.py`."
+    )
+    return "\n\n".join(parts)
+
+
 BLOCKS = {
     "ops": ops,
     "slower": slower,
@@ -266,4 +302,5 @@ BLOCKS = {
     "overhead": overhead,
     "counters": counters,
     "build-times": build_times,
+    "ports": ports,
 }

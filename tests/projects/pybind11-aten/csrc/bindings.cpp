@@ -24,6 +24,7 @@ class Softclip : public torch::autograd::Function<Softclip> {
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.def("softclip", [](const at::Tensor& x, double limit) { return Softclip::apply(x, limit); }, py::arg("x"),
-        py::arg("limit") = 1.0);
+  m.def(
+      "softclip", [](const at::Tensor& x, double limit) { return Softclip::apply(x, limit); }, py::arg("x"),
+      py::arg("limit") = 1.0);
 }
