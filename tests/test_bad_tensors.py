@@ -45,8 +45,9 @@ LAYOUTS = {
     "sparse BSR": lambda x: x[0, 0].to_sparse_bsr((2, 5)),
     "MKL-DNN": lambda x: x.to_mkldnn(),
     "nested": lambda x: torch.nested.nested_tensor([x[0], x[1, :2]]),
-    "quantized": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
 }
+if hasattr(torch, "quantize_per_tensor"):  # torch means to drop it
+    LAYOUTS["quantized"] = lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
 
 
 @every_op
@@ -105,7 +106,7 @@ def test_out_of_memory(op):
     said = refused(op, x, RuntimeError)
     shape = rf"\({2**46},\)" if op == "flatten_copy" else rf"\({2**11}, {2**11}, {2**12}, {2**12}\)"
     assert re.search(rf"^{op}: no memory for a tensor of shape {shape} on cpu: ", said)
-    if hasattr(torch._C, "_are_functorch_transforms_active") and torch.__version__ >= "2.13":
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13):  # earlier ones only print it
         assert re.search(rf"you tried to allocate {HUGE} bytes", said)
     with FakeTensorMode():
         assert PLAIN[op](torch.empty(1, 1, 1, 1).expand(2**11, 2**11, 2**12, 2**12)).numel() == 2**46
