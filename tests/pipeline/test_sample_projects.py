@@ -1,4 +1,7 @@
-"""The projects of tests/projects that need no torch, built on this machine as their authors would, and what the report says."""
+"""Projects of tests/projects, and one of `make new-extension`, built on this machine as their authors would; what the report says.
+
+Those that need a build backend which no lock of ours has are built by `make wheel PROJECT=...` only.
+"""
 
 import json
 import os
@@ -6,6 +9,7 @@ import shutil
 import subprocess
 
 import common
+import new_extension
 import pytest
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is missing")
@@ -22,7 +26,8 @@ def build(root, tools, tmp_path):
 
     def run(name, folder="a"):
         copy = tmp_path / folder / name
-        shutil.copytree(root / "tests/projects" / name, copy)
+        if not copy.exists():
+            shutil.copytree(root / "tests/projects" / name, copy)
         command = [
             tools / "python",
             "-m",
@@ -77,6 +82,43 @@ def test_namespace_data_and_two_modules(build, report, tools, tmp_path):
     code = "import acme.ledger as l; assert (l.total([2, 3]), l.twice(4), l.rates()) == (5, 8, {'EUR': 1.0})"
     runs(tools, wheel, tmp_path / "site", code)
     assert len(report(wheel)["libraries"]) == 2
+
+
+def test_torch_library_on_aten(build, report, tools, tmp_path):
+    """One file for every CPython, which only the torch it was compiled against is sure to load."""
+    done, wheel = build("torch-library-aten")
+    assert done.returncode == 0, done.stderr
+    code = """
+import torch
+from wherelerp import wherelerp
+x, y = torch.tensor([1.0, 1.0], requires_grad=True), torch.tensor([3.0, 3.0])
+z = wherelerp(x, y, torch.tensor([True, False]), 0.25)
+assert z.tolist() == [1.5, 1.0]
+assert torch.autograd.grad(z.sum(), x)[0].tolist() == [0.75, 1.0]
+"""
+    runs(tools, wheel, tmp_path / "site", code)
+    works_on = report(wheel)["works_on"]
+    assert works_on["CPython"]["3.14"]["verdict"] == "works"
+    assert {row["verdict"] for row in works_on["torch"].values()} == {"not known"}  # its metadata names no version
+
+
+def test_a_new_extension_works_and_is_the_same_bytes_in_another_folder(build, report, tools, tmp_path):
+    wheels = []
+    for folder in ("a", "b-longer"):
+        (tmp_path / folder).mkdir()
+        new_extension.create("fast_swish", tmp_path / folder / "fast_swish")
+        done, wheel = build("fast_swish", folder)
+        assert done.returncode == 0, done.stderr
+        wheels.append(wheel)
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    code = """
+import torch, fast_swish
+x = torch.linspace(-4, 4, 9, dtype=torch.float64, requires_grad=True)
+torch.testing.assert_close(fast_swish.swish(x), torch.nn.functional.silu(x))
+assert torch.autograd.gradcheck(fast_swish.swish, x)
+"""
+    runs(tools, wheels[0], tmp_path / "site", code)
+    assert report(wheels[0])["works_on"]["torch"]["2.15"]["verdict"] == "works"
 
 
 def test_the_report_names_what_keeps_a_build_from_repeating(build, report):
