@@ -26,6 +26,11 @@ CSRC = ROOT / "csrc"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
 # Vectors of the wider instruction sets are passed between functions that are inlined from -O1 on: without, they get lost.
 FULL, QUICK = ["-O1"], ["-O0", "-DCUSTOMOPS_ONLY_BASELINE"]
+WITHOUT_KERNELS = (
+    "test_cuda.py",
+    "test_loader.py",
+    "test_report.py",
+)  # but dozens of processes, each slow to start here
 CAPABILITIES = ("baseline", "avx2", "avx512", "avx512_bf16")  # csrc/cpu/capability.cpp takes the best below
 
 
@@ -110,7 +115,7 @@ def main() -> None:
         )
     if not args.quick:
         print("==> the op tests", flush=True)
-        suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name != "test_cuda.py"]
+        suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name not in WITHOUT_KERNELS]
         children.run(
             [tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled", *suite], env=env
         )
