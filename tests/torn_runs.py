@@ -31,7 +31,7 @@ def cheap_copy(folder: Path) -> Path:
     flags = copy / "csrc/flags.txt"
     flags.write_text(flags.read_text().replace("-O3\n", "-O0\n-DCUSTOMOPS_ONLY_BASELINE\n"))
     for test in copy.glob("tests/test_*.py"):
-        if test.name != "test_add2.py":
+        if test.name != "test_docstrings.py":  # others compile graphs
             test.unlink()
     for name in ("wheels", "debian"):
         if (ROOT / ".cache" / name).is_dir():
