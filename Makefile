@@ -14,7 +14,7 @@ RUN = @exec sh docker/python.sh "$(PYTHON)"
 export BUNDLE  # docker/fetch.py takes every input from it
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint format clean
+.PHONY: help wheel test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint types format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
@@ -102,7 +102,10 @@ test-docs:  ## figures are up to date, and each page of the site looks right in 
 lint:  ## ruff, clang-format, shellcheck, without changing anything
 	$(RUN) docker/lint.py
 
-format:  ## the same, fixing what can be fixed
+types:  ## mypy --strict over customops/, with the torch that builds the wheel; 20 s
+	$(RUN) docker/lint.py --types
+
+format:  ## lint, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
 
 lock:  ## regenerate every lock file (Debian or Ubuntu machine)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from customops import _loader
 from customops._loader import load
 
-if TYPE_CHECKING:  # for editors; at run time they come with the library
+if TYPE_CHECKING:  # for editors and type checkers; at run time they come with the library
+    __version__: str
     from customops import compat as compat
     from customops import jit as jit
     from customops import nn as nn
@@ -43,8 +44,9 @@ _MODULE_OF = {name: module for module, names in OPS.items() for name in names} |
 __all__ = sorted([*_MODULE_OF, "compat", "jit", "load", "nn"])
 
 
-def __getattr__(name: str):
+def _first_use(name: str) -> object:
     """Public names, upon their first use; and ``__version__``, from the installed metadata, which takes a while to read."""
+    value: object
     if name == "__version__":
         value = _version()
     elif name in _MODULE_OF:
@@ -56,6 +58,10 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # type checkers know every name from above, and so find the misspelled ones
+    __getattr__ = _first_use
 
 
 def _version() -> str:

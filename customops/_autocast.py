@@ -21,7 +21,7 @@ def follow(x: Tensor, parameter: Tensor) -> Tensor:
     return parameter.to(x.dtype) if _mixes(x, parameter) else parameter
 
 
-def lower(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor | None, ...]:
+def lower(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Brings tensors to the dtype of autocast where it is on, as it does to the inputs of torch's convolutions.
 
     float64 stays, and so does whatever isn't a floating-point number. So do float32 parameters beside a 16-bit ``x``: the
@@ -30,16 +30,18 @@ def lower(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor | None, ...]:
     # By name, not by torch.amp.is_autocast_available: torch.compile of torch 2.11 cannot look into that.
     device = "cuda" if x.is_cuda else "cpu" if x.is_cpu else None
     if device is None or not torch.is_autocast_enabled(device):
-        return x, *parameters
+        return x, weight, bias
     dtype = torch.get_autocast_dtype(device)
-    kept = (dtype, torch.float64)
+    kept: tuple[torch.dtype, ...] = (dtype, torch.float64)
     if x.dtype not in kept and x.is_floating_point():
         x = x.to(dtype)
     if x.dtype in (torch.bfloat16, torch.float16):
         kept = (*kept, torch.float32)
-    return x, *[
-        p.to(dtype) if p is not None and p.dtype not in kept and p.is_floating_point() else p for p in parameters
-    ]
+    if weight.dtype not in kept and weight.is_floating_point():
+        weight = weight.to(dtype)
+    if bias is not None and bias.dtype not in kept and bias.is_floating_point():
+        bias = bias.to(dtype)
+    return x, weight, bias
 
 
 def _mixes(a: Tensor, b: Tensor) -> bool:

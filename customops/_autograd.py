@@ -1,6 +1,7 @@
 """Gives an op its derivatives: for the dispatcher, for functorch transforms, and a fast path for eager mode."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch.autograd import forward_ad
@@ -12,6 +13,16 @@ _functorch_active = getattr(torch._C, "_are_functorch_transforms_active", None)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _is_compiling = torch.compiler.is_compiling
 _PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter)
+
+
+class Context(Protocol):
+    """What torch hands to setup_context, backward and jvp; an op's own class adds what it keeps there."""
+
+    needs_input_grad: tuple[bool, ...]
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None: ...
+    def save_for_forward(self, *tensors: torch.Tensor | None) -> None: ...
+    def set_materialize_grads(self, value: bool) -> None: ...
 
 
 def forward_mode() -> bool:
@@ -48,7 +59,12 @@ def nothing_recorded() -> bool:
     )
 
 
-def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Callable | None = None) -> Callable:
+def differentiable(
+    op: str,
+    backward: Callable[..., object],
+    jvp: Callable[..., object],
+    setup_context: Callable[..., None] | None = None,
+) -> Callable[..., Any]:
     """Attaches derivatives to ``customops::<op>`` and returns the callable that public functions use for them.
 
     ``torch.library.register_autograd`` serves torch.compile, torch.export and callers of ``torch.ops.customops``, but
@@ -67,18 +83,17 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
         plain = getattr(torch.ops.customops, "_" + op).default
         torch.library.register_autograd(f"customops::{op}", backward, setup_context=setup_context)
 
-    def forward(ctx, *inputs):
+    def forward(ctx: Context, *inputs: object) -> object:
         output = plain(*inputs)
         if setup_context is not None:
             setup_context(ctx, inputs, output)
         return output
 
     rules = {"backward": staticmethod(backward), "jvp": staticmethod(jvp)}
-    function = type(op, (torch.autograd.Function,), rules | {"forward": staticmethod(forward)})
+    function = _function(op, rules | {"forward": staticmethod(forward)})
     # functorch requires forward and setup_context apart; torch then binds arguments by name on every call, so it is a class of its own.
-    transformable = type(
+    transformable = _function(
         op,
-        (torch.autograd.Function,),
         rules
         | {
             "forward": staticmethod(lambda *inputs: plain(*inputs)),
@@ -86,9 +101,11 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
             "generate_vmap_rule": True,
         },
     )
-    eager = transformable.apply if _functorch_active is None else super(torch.autograd.Function, function).apply
+    eager: Callable[..., object] = transformable.apply
+    if _functorch_active is not None:
+        eager = super(torch.autograd.Function, function).apply  # type: ignore[misc]  # C++, which torch's stubs leave out
 
-    def apply(*inputs):
+    def apply(*inputs: object) -> object:
         if _is_compiling():
             return registered(*inputs)
         if _functorch_active is not None and _functorch_active():
@@ -98,3 +115,9 @@ def differentiable(op: str, backward: Callable, jvp: Callable, setup_context: Ca
         return eager(*inputs)
 
     return apply
+
+
+def _function(name: str, members: Mapping[str, object]) -> type[torch.autograd.Function]:
+    function = type(name, (torch.autograd.Function,), dict(members))
+    assert issubclass(function, torch.autograd.Function)  # for type checkers
+    return function

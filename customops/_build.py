@@ -135,7 +135,7 @@ def _whole(root: Path, library: Path) -> bool:
     record = library.with_name("build.json")
     _refuse(_cache.who_else_may_write(root, library.parent, library, record))
     try:
-        expected = json.loads(record.read_text())["sha256"]
+        expected: object = json.loads(record.read_text())["sha256"]
         return expected == hashlib.sha256(library.read_bytes()).hexdigest()
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -188,7 +188,7 @@ def _run(command: list[str], folder: Path, verbose: bool) -> None:
     lines = []
     with process:
         try:
-            for line in process.stdout:
+            for line in process.stdout or ():
                 lines.append(line)
                 if verbose:
                     say(line.rstrip())
@@ -227,13 +227,16 @@ def find_compiler(command: str) -> tuple[list[str], str]:
             f"customops: CXX must be a command, got {command!r} ({error}): correct it, or unset it"
         ) from error
     program = host_compiler(arguments)
+    found: dict[str, str] = {}
     for name in dict.fromkeys((arguments[0], program)):
-        if shutil.which(name) is None:
+        path = shutil.which(name)
+        if path is None:
             raise BuildError(
                 f"customops: compiling just in time needs a C++17 compiler, and {name} is not on the PATH: "
                 "install g++, or set CXX"
             )
-    return [shutil.which(arguments[0]), *arguments[1:]], identity_of(shutil.which(program))
+        found[name] = path
+    return [found[arguments[0]], *arguments[1:]], identity_of(found[program])
 
 
 def host_compiler(arguments: list[str]) -> str:

@@ -6,7 +6,7 @@ Not at import, because asking for GPUs there would cost time, pin down CUDA_VISI
 import functools
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 
@@ -23,7 +23,16 @@ class Machine(NamedTuple):
     error: str = ""  # why torch could not ask the GPUs
 
 
-def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, str]:
+class Held(TypedDict):
+    """What a CUDA library holds, as csrc/nvcc.py describes it in customops/_cuda.json."""
+
+    driver: int  # the oldest, as Machine has it
+    machine_code: list[int]  # 90 for sm_90
+    ptx: list[int]
+    driver_for_ptx: int
+
+
+def choose(machine: Machine, libraries: dict[str, Held]) -> tuple[str | None, str]:
     """(library, why); the library is None where none can serve, and why then names the remedy.
 
     One library has to serve every visible GPU. The newest that can is taken: each holds machine code for other GPUs, and an
@@ -31,7 +40,7 @@ def choose(machine: Machine, libraries: dict[str, dict]) -> tuple[str | None, st
 
     Args:
         machine: driver, visible GPUs, torch.
-        libraries: name -> what it holds, as in customops/_cuda.json.
+        libraries: name -> what it holds.
     """
     if not libraries:
         return None, "this build of customops has CPU kernels only: install the wheel without +cpu in its version"
@@ -60,7 +69,7 @@ def why_no_gpu(machine: Machine) -> str | None:
     return None
 
 
-def why_not(machine: Machine, library: dict) -> str | None:
+def why_not(machine: Machine, library: Held) -> str | None:
     """None if the library serves every GPU of the machine, otherwise the reason and the remedy."""
     if machine.driver < library["driver"]:
         return f"needs a driver for CUDA {dotted(library['driver'])}, this one supports {dotted(machine.driver)}: update it"
@@ -89,14 +98,15 @@ def gpus(machine: Machine) -> str:
 
 def folder() -> Path:
     """Where the prebuilt libraries are."""
-    prebuilt = _state.opened is not None and _state.opened.compiler == "setuptools"
-    return (_state.opened.path if prebuilt else _state.LIBRARY).parent
+    opened = _state.opened
+    return (opened.path if opened and opened.compiler == "setuptools" else _state.LIBRARY).parent
 
 
-def libraries() -> dict[str, dict]:
-    """The CUDA libraries beside the prebuilt one, as csrc/nvcc.py describes them."""
+def libraries() -> dict[str, Held]:
+    """The CUDA libraries beside the prebuilt one."""
     description = folder() / "_cuda.json"
-    return json.loads(description.read_text()) if description.exists() else {}
+    held: dict[str, Held] = json.loads(description.read_text()) if description.exists() else {}
+    return held
 
 
 def machine() -> Machine:
@@ -118,15 +128,15 @@ def load() -> str:
     Raises:
         RuntimeError: there is none; the message says why, and what to do.
     """
-    built_by = _state.opened.compiler if _state.opened else "setuptools"
-    if built_by == "setuptools":
+    opened = _state.opened
+    if opened is None or opened.compiler == "setuptools":
         name, why = choose(machine(), libraries())
     elif reason := why_no_gpu(machine()):
         name, why = None, reason
-    elif built_by == "cmake":
-        name, why = None, f"{_state.opened.path} was built without them: cmake -DCUSTOMOPS_CUDA=ON"
+    elif opened.compiler == "cmake":
+        name, why = None, f"{opened.path} was built without them: cmake -DCUSTOMOPS_CUDA=ON"
     else:
-        name, why = built_by, ""
+        name, why = opened.compiler, ""
     if name is None:
         raise RuntimeError(f"customops has no CUDA kernels for this machine: {why}. `python -m customops` shows more")
     if name == "jit":
@@ -151,7 +161,7 @@ def on_first_use(op: str) -> None:
     """
     packet = getattr(torch.ops.customops, op).default
 
-    def kernel(*args):
+    def kernel(*args: object) -> object:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if not any(t.is_cuda for t in tensors) or not all(map(plain, tensors)):
             got = ", ".join(f"{t.layout}{' quantized' * t.is_quantized} on {t.device}" for t in tensors)

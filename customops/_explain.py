@@ -1,6 +1,7 @@
 """``python -m customops explain depthwise_conv2d``: which kernels are chosen on a CPU or a GPU, and why. Needs no GPU."""
 
 import argparse
+from collections.abc import Callable
 
 import torch
 
@@ -20,7 +21,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 PASSES = {"fwd": "forward", "dgrad": "gradient of the input", "wgrad": "gradient of the weight"}
 
 
-def numbers(count: int, least: int = 1):
+def numbers(count: int, least: int = 1) -> Callable[[str], tuple[int, ...]]:
     """A parser of `count` whole numbers from `least` on; of two, one stands for both."""
 
     def parse(text: str) -> tuple[int, ...]:

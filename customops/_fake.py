@@ -5,6 +5,7 @@ tests/test_bad_inputs.py compares these checks with those in C++, message by mes
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,11 +16,13 @@ MOST = 2**31  # of strides, factors and padding, so that sums and products of th
 MOST_SPAN = 2**60  # of sizes times these
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
+F = TypeVar("F", bound=Callable[..., object])
 
-def fake(*ops: str) -> Callable:
+
+def fake(*ops: str) -> Callable[[F], F]:
     """Registers a function as the fake kernel of some ops; their CUDA kernels will be looked for upon first use."""
 
-    def register(f: Callable) -> Callable:
+    def register(f: F) -> F:
         for op in ops:
             torch.library.register_fake(f"customops::{op}", f)
             _cuda.on_first_use(op)

@@ -23,7 +23,7 @@ _complete = False  # ops have their derivatives and fake kernels, too
 _thread = threading.local()  # .registering: this thread is giving them those
 
 
-def load(compiler: str = "auto", path: str | os.PathLike | None = None) -> Path:
+def load(compiler: str = "auto", path: str | os.PathLike[str] | None = None) -> Path:
     """Opens the compiled library, which registers every op with torch's dispatcher.
 
     The first use of an op does this by itself, with ``"auto"``. A process can hold one library: call this before, or set
@@ -47,17 +47,18 @@ def load(compiler: str = "auto", path: str | os.PathLike | None = None) -> Path:
         RuntimeError: another library is open already; or the JIT build failed (:class:`customops.jit.BuildError`).
     """
     with _lock:
-        if _state.opened is None:
-            wanted = _choose(compiler, path)
-            _open(wanted)
-            _state.opened = wanted
+        opened = _state.opened
+        if opened is None:
+            opened = _choose(compiler, path)
+            _open(opened)
+            _state.opened = opened
         elif compiler != "auto" or path is not None:
-            _check_same(compiler, path)
+            _check_same(opened, compiler, path)
     _register()
-    return _state.opened.path
+    return opened.path
 
 
-def _choose(compiler: str, path: str | os.PathLike | None) -> Opened:
+def _choose(compiler: str, path: str | os.PathLike[str] | None) -> Opened:
     why, named = "asked for", os.environ.get("CUSTOMOPS_LIBRARY")
     if compiler == "auto":
         compiler = os.environ.get("CUSTOMOPS_COMPILER") or "auto"
@@ -144,22 +145,24 @@ def wait_for_first_use(ops: Iterable[str]) -> None:
     import torch
 
     _ops = tuple(ops)
+    torch.ops.customops = _Placeholder()  # type: ignore[attr-defined]  # torch.ops makes its attributes up
 
-    placeholder = types.ModuleType("torch.ops.customops")
-    placeholder.namespace = type(torch.ops.aten)("customops")
 
-    def first_use(name: str):
+class _Placeholder(types.ModuleType):
+    def __init__(self) -> None:
+        import torch
+
+        super().__init__("torch.ops.customops")
+        self.namespace = type(torch.ops.aten)("customops")
+
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         load()
-        return getattr(placeholder.namespace, name)
-
-    placeholder.__getattr__ = first_use
-    torch.ops.customops = placeholder
+        return getattr(self.namespace, name)
 
 
-def _check_same(compiler: str, path: str | os.PathLike | None) -> None:
-    opened = _state.opened
+def _check_same(opened: Opened, compiler: str, path: str | os.PathLike[str] | None) -> None:
     other_path = path is not None and Path(path).absolute() != opened.path
     _check_compiler(compiler)
     if compiler not in ("auto", opened.compiler) or other_path:
@@ -185,7 +188,8 @@ def _register() -> None:
             importlib.import_module(f"customops.{module}")
     finally:
         _thread.registering = False
-    torch.ops.customops = getattr(torch.ops.customops, "namespace", torch.ops.customops)
+    namespace = getattr(torch.ops.customops, "namespace", torch.ops.customops)
+    torch.ops.customops = namespace  # type: ignore[attr-defined]  # torch.ops makes its attributes up
     _complete = True
 
 

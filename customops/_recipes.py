@@ -103,7 +103,8 @@ def recipe(
 
 def _jobs() -> int:
     try:
-        return _tool("jobs").jobs()
+        jobs: int = _tool("jobs").jobs()
+        return jobs
     except ValueError as error:
         raise BuildError(f"customops: {error}") from error
 
@@ -165,6 +166,7 @@ def cpu() -> tuple[str, str]:
 def _tool(name: str) -> ModuleType:
     """csrc/jobs.py, how many compilers may run at once; csrc/sources.py, which files they compile."""
     spec = importlib.util.spec_from_file_location(f"customops._{name}", SOURCES / f"{name}.py")
+    assert spec is not None and spec.loader is not None  # for type checkers: a file named .py has a loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

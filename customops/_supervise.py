@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from types import FrameType
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
@@ -38,7 +39,7 @@ def _end_others() -> None:
                 continue
 
 
-def _on_signal(number: int, _frame) -> None:
+def _on_signal(number: int, _frame: FrameType | None) -> None:
     """Ends everything here, and not by an exception: that would cut _end_others() short where main() has called it."""
     _end_others()
     os._exit(128 + number)

@@ -1,13 +1,15 @@
 """add2: the sum of two tensors."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from customops._autocast import promote
-from customops._autograd import differentiable, forward_mode
+from customops._autograd import Context, differentiable, forward_mode
 from customops._fake import check_dtype, check_same, fake
 
-_plain = torch.ops.customops._add2.default
+_plain: Callable[[Tensor, Tensor], Tensor] = torch.ops.customops._add2.default
 
 
 def add2(a: Tensor, b: Tensor) -> Tensor:
@@ -39,18 +41,18 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
 
 
 @fake("add2", "_add2")
-def _fake(a, b):
+def _fake(a: Tensor, b: Tensor) -> Tensor:
     check_dtype("add2", "a", a)
     check_same("add2", "a", a, "b", b)
     return torch.empty_like(a)
 
 
-def _backward(ctx, grad):
+def _backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor]:
     return grad, grad
 
 
-def _jvp(ctx, a, b):
+def _jvp(ctx: Context, a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else add2(a, b)
 
 
-_differentiable = differentiable("add2", _backward, _jvp)
+_differentiable: Callable[[Tensor, Tensor], Tensor] = differentiable("add2", _backward, _jvp)

@@ -1,13 +1,16 @@
 """axpy: a scaled tensor plus another, z = alpha * x + y."""
 
+from collections.abc import Callable
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
 from customops._autocast import promote
-from customops._autograd import differentiable, forward_mode
+from customops._autograd import Context, differentiable, forward_mode
 from customops._fake import check_dtype, check_fits, check_same, fake
 
-_plain = torch.ops.customops._axpy.default
+_plain: Callable[[Tensor, Tensor, float], Tensor] = torch.ops.customops._axpy.default
 
 
 def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
@@ -42,23 +45,27 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
 
 
 @fake("axpy", "_axpy")
-def _fake(x, y, alpha=2.0):
+def _fake(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
     check_dtype("axpy", "x", x)
     check_same("axpy", "x", x, "y", y)
     check_fits("axpy", "alpha", alpha, x.dtype)
     return torch.empty_like(x)
 
 
-def _setup_context(ctx, inputs, output):
+class _Context(Context, Protocol):
+    alpha: float
+
+
+def _setup_context(ctx: _Context, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
     ctx.alpha = inputs[2]
 
 
-def _backward(ctx, grad):
+def _backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
     return grad * ctx.alpha if ctx.needs_input_grad[0] else None, grad, None
 
 
-def _jvp(ctx, x, y, _alpha):
+def _jvp(ctx: _Context, x: Tensor | None, y: Tensor | None, _alpha: None) -> Tensor | None:
     return y if x is None else x * ctx.alpha if y is None else axpy(x, y, ctx.alpha)
 
 
-_differentiable = differentiable("axpy", _backward, _jvp, _setup_context)
+_differentiable: Callable[[Tensor, Tensor, float], Tensor] = differentiable("axpy", _backward, _jvp, _setup_context)

@@ -1,15 +1,20 @@
 """bias_act: bias, activation, gain and clamp in one pass, y = clip(act(x + b) * gain, -clamp, clamp)."""
 
 import math
+from collections.abc import Callable
+from typing import NoReturn, Protocol
 
 import torch
 from torch import Tensor
 
 from customops._autocast import follow
-from customops._autograd import differentiable, forward_mode
+from customops._autograd import Context, differentiable, forward_mode
 from customops._fake import check_dtype, check_fits, check_same, fake
 
-_plain = torch.ops.customops._bias_act.default
+_Settings = tuple[int, str, float, float, float]  # dim, act, alpha, gain, clamp
+_Op = Callable[[Tensor, Tensor | None, int, str, float, float, float], Tensor]
+
+_plain: _Op = torch.ops.customops._bias_act.default
 
 _SQRT2 = 2**0.5
 # act -> default gain, which keeps the variance of a unit-variance input about the same
@@ -102,14 +107,16 @@ def _from_y(act: str, alpha: float, gain: float, clamp: float) -> bool:
     return clamp < 0 and 1 <= gain <= 16 and act not in ("linear", "swish") and (act != "lrelu" or alpha >= 0)
 
 
-def _sources(x, b, y, act, alpha, gain, clamp):
+def _sources(
+    x: Tensor, b: Tensor | None, y: Tensor, act: str, alpha: float, gain: float, clamp: float
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """What the backward needs of x, b and y: the others are None."""
     if _from_y(act, alpha, gain, clamp):
         return None, None, y
     return (None, None, None) if act == "linear" and clamp < 0 else (x, b, None)
 
 
-def _check_setting(act, alpha, gain, clamp, dtype):
+def _check_setting(act: str, alpha: float, gain: float, clamp: float, dtype: torch.dtype) -> None:
     for name, value in (("alpha", alpha), ("gain", gain)):
         check_fits("bias_act", name, value, dtype)
     if not isinstance(clamp, torch.SymFloat):
@@ -119,7 +126,7 @@ def _check_setting(act, alpha, gain, clamp, dtype):
     torch._check(act in _GAINS, lambda: f"bias_act: act must be {', '.join(names)} or {last}, got {act}")
 
 
-def _check_bias(x, b, dim):
+def _check_bias(x: Tensor, b: Tensor | None, dim: int) -> None:
     if b is None:
         return
     torch._check(b.dtype == x.dtype, lambda: f"bias_act: b must have the dtype of x, {x.dtype}, got {b.dtype}")
@@ -130,7 +137,7 @@ def _check_bias(x, b, dim):
     torch._check(b.shape[0] == x.shape[dim], lambda: shapes.format(x.shape[dim], tuple(b.shape)))
 
 
-def _check_dim(x, dim):
+def _check_dim(x: Tensor, dim: int) -> None:
     torch._check(
         -x.dim() <= dim < x.dim(),
         lambda: f"bias_act: dim must be from {-x.dim()} to {x.dim() - 1} for x of shape {tuple(x.shape)}, got {dim}",
@@ -138,7 +145,7 @@ def _check_dim(x, dim):
 
 
 @fake("bias_act", "_bias_act")
-def _fake(x, b, dim, act, alpha, gain, clamp):
+def _fake(x: Tensor, b: Tensor | None, dim: int, act: str, alpha: float, gain: float, clamp: float) -> Tensor:
     check_dtype("bias_act", "x", x)
     _check_setting(act, alpha, gain, clamp, x.dtype)
     _check_bias(x, b, dim)
@@ -146,9 +153,20 @@ def _fake(x, b, dim, act, alpha, gain, clamp):
 
 
 @fake("_bias_act_backward")
-def _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum):
+def _fake_backward(
+    grad: Tensor,
+    x: Tensor | None,
+    b: Tensor | None,
+    y: Tensor | None,
+    dim: int,
+    act: str,
+    alpha: float,
+    gain: float,
+    clamp: float,
+    sum: bool,
+) -> tuple[Tensor, Tensor]:
     check_dtype("bias_act", "grad", grad)
-    like = grad if x is None and y is None else y if x is None else x
+    like = x if x is not None else y if y is not None else grad
     check_same("bias_act", "grad", grad, "y" if x is None else "x", like)
     _check_setting(act, alpha, gain, clamp, grad.dtype)
     sloped = act != "linear" or clamp >= 0
@@ -160,7 +178,19 @@ def _fake_backward(grad, x, b, y, dim, act, alpha, gain, clamp, sum):
 
 
 @fake("_bias_act_double_backward")
-def _fake_double_backward(grad2, grad, x, b, y, dim, act, alpha, gain, clamp, sum):
+def _fake_double_backward(
+    grad2: Tensor,
+    grad: Tensor,
+    x: Tensor | None,
+    b: Tensor | None,
+    y: Tensor | None,
+    dim: int,
+    act: str,
+    alpha: float,
+    gain: float,
+    clamp: float,
+    sum: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
     check_dtype("bias_act", "grad", grad)
     _check_setting(act, alpha, gain, clamp, grad.dtype)
     torch._check(act not in _STRAIGHT, lambda: f"bias_act: {act} has no curvature")
@@ -183,8 +213,20 @@ def _plus(a: Tensor | None, b: Tensor | None, like: Tensor, dim: int) -> Tensor 
     return b.expand_as(like) if a is None else a + b
 
 
-def _setup_context(ctx, inputs, output):
-    x, b, *ctx.settings = inputs
+class _Context(Context, Protocol):
+    saved_tensors: tuple[Tensor | None, Tensor | None, Tensor | None]  # x, b, y
+    settings: _Settings
+
+
+class _ForwardMode(_Context, Protocol):
+    saved_tensors: tuple[Tensor, Tensor | None, None]
+
+
+def _setup_context(
+    ctx: _Context, inputs: tuple[Tensor, Tensor | None, int, str, float, float, float], output: Tensor
+) -> None:
+    x, b = inputs[:2]
+    ctx.settings = inputs[2:]
     ctx.set_materialize_grads(False)  # a double backward that needs only the gradient of grad comes by here with none
     if forward_mode():  # a tangent is computed before anything else could be freed
         _save(ctx, x, b, None)
@@ -192,13 +234,13 @@ def _setup_context(ctx, inputs, output):
         _save(ctx, *_sources(x, b, output, *ctx.settings[1:]))
 
 
-def _save(ctx, *tensors):
+def _save(ctx: Context, *tensors: Tensor | None) -> None:
     ctx.save_for_backward(*tensors)
     if forward_mode():  # what ctx.saved_tensors gives to a jvp
         ctx.save_for_forward(*tensors)
 
 
-def _backward(ctx, grad):
+def _backward(ctx: _Context, grad: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad is None:
         return (None,) * 7
     x, b, y = ctx.saved_tensors
@@ -207,26 +249,50 @@ def _backward(ctx, grad):
     return dx, db if ctx.needs_input_grad[1] else None, None, None, None, None, None
 
 
-def _jvp(ctx, tx, tb, *_):
+def _jvp(ctx: _ForwardMode, tx: Tensor | None, tb: Tensor | None, *_: object) -> Tensor:
     x, b, _y = ctx.saved_tensors
-    return _first(_plus(tx, tb, x, ctx.settings[0]), x, b, None, *ctx.settings, False)[0]
+    moved = _plus(tx, tb, x, ctx.settings[0])
+    assert moved is not None  # torch asks only where an input has a tangent
+    return _first(moved, x, b, None, *ctx.settings, False)[0]
 
 
-_differentiable = differentiable("bias_act", _backward, _jvp, _setup_context)
+_differentiable: _Op = differentiable("bias_act", _backward, _jvp, _setup_context)
 
 
 # The backward, of (grad, x, b, y, dim, act, alpha, gain, clamp, sum).
 
 
-def _first_setup(ctx, inputs, output):
-    grad, x, b, y, *ctx.settings = inputs
+_Optional = Tensor | None
+_First = Callable[
+    [Tensor, _Optional, _Optional, _Optional, int, str, float, float, float, bool],
+    tuple[Tensor, Tensor],
+]
+_Second = Callable[
+    [Tensor, Tensor, _Optional, _Optional, _Optional, int, str, float, float, float, bool],
+    tuple[Tensor, Tensor, Tensor],
+]
+
+
+class _FirstContext(Context, Protocol):
+    saved_tensors: tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]  # grad, x, b, y
+    settings: _Settings
+    sum: bool
+
+
+def _first_setup(
+    ctx: _FirstContext,
+    inputs: tuple[Tensor, _Optional, _Optional, _Optional, int, str, float, float, float, bool],
+    output: tuple[Tensor, Tensor],
+) -> None:
+    grad, x, b, y = inputs[:4]
+    ctx.settings, ctx.sum = inputs[4:9], inputs[9]
     ctx.set_materialize_grads(False)
     _save(ctx, grad, x, b, y)
 
 
-def _first_backward(ctx, ddx, ddb):
+def _first_backward(ctx: _FirstContext, ddx: Tensor | None, ddb: Tensor | None) -> tuple[Tensor | None, ...]:
     grad, x, b, y = ctx.saved_tensors
-    *settings, sum = ctx.settings
+    settings, sum = ctx.settings, ctx.sum
     dim, act = settings[:2]
     grad2 = _plus(ddx, ddb if sum else None, grad, dim)
     none = (None,) * 6
@@ -239,29 +305,30 @@ def _first_backward(ctx, ddx, ddb):
     return dgrad, *((None, None, dref) if x is None else (dref, db if needs_b else None, None)), *none
 
 
-def _first_jvp(ctx, tgrad, tx, tb, ty, *_):
+def _first_jvp(
+    ctx: _FirstContext, tgrad: Tensor | None, tx: Tensor | None, tb: Tensor | None, ty: Tensor | None, *_: object
+) -> tuple[Tensor, Tensor]:
     grad, x, b, y = ctx.saved_tensors
-    *settings, sum = ctx.settings
+    settings, sum = ctx.settings, ctx.sum
     dim, act = settings[:2]
     moved = None if act in _STRAIGHT else ty if x is None else _plus(tx, tb, x, dim)
-    dx = 0
-    if tgrad is not None:
-        dx = _first(tgrad, x, b, y, *settings, False)[0]
+    dx = None if tgrad is None else _first(tgrad, x, b, y, *settings, False)[0]
     if moved is not None:
-        dx = dx + _second(moved, grad, x, b, y, *settings, False)[1]
-    if isinstance(dx, int):
+        bent = _second(moved, grad, x, b, y, *settings, False)[1]
+        dx = bent if dx is None else dx + bent
+    if dx is None:
         dx = torch.zeros_like(grad)
     return dx, dx.sum([d for d in range(dx.dim()) if d != dim % dx.dim()]) if sum else dx.new_empty(0)
 
 
-_first = differentiable("_bias_act_backward", _first_backward, _first_jvp, _first_setup)
+_first: _First = differentiable("_bias_act_backward", _first_backward, _first_jvp, _first_setup)
 
 
 # The double backward, of (grad2, grad, x, b, y, dim, act, alpha, gain, clamp, sum): here it ends.
 
 
-def _no_third(ctx, *_):
+def _no_third(ctx: Context, *_: object) -> NoReturn:
     raise NotImplementedError("bias_act: only linear, relu and lrelu have derivatives of third order")
 
 
-_second = differentiable("_bias_act_double_backward", _no_third, _no_third)
+_second: _Second = differentiable("_bias_act_double_backward", _no_third, _no_third)

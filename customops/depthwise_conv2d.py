@@ -1,17 +1,31 @@
 """depthwise_conv2d: every channel convolved with a kernel of its own."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from customops._autocast import lower
-from customops._autograd import differentiable, forward_mode, nothing_recorded, only_autograd
+from customops._autograd import Context, differentiable, forward_mode, nothing_recorded, only_autograd
 from customops._depthwise_conv2d_fake import is_channels_last
 
-_plain = torch.ops.customops._depthwise_conv2d.default
-_gradients = torch.ops.customops._depthwise_conv2d_gradients.default
+
+class _Op(Protocol):
+    """(x, weight, bias, stride_h, stride_w, pad_top, pad_bottom, pad_left, pad_right, dilation_h, dilation_w)."""
+
+    def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None, *arguments: int) -> Tensor: ...
+
+
+class _Gradient(Protocol):
+    """(grad, other factor, height, width, stride_h, ..., flag) of the op's gradients, as csrc/library.cpp has them."""
+
+    def __call__(self, grad: Tensor, other: Tensor, *arguments: int) -> Tensor: ...
+
+
+_plain: _Op = torch.ops.customops._depthwise_conv2d.default
+_gradients: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.ops.customops._depthwise_conv2d_gradients.default
 # torch's op that csrc/depthwise_conv2d_autograd.cpp fills, and its backward; with other arguments they are not called.
 _BORROWED = {
     "_mps_convolution": "(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, "
@@ -21,7 +35,7 @@ _BORROWED = {
 }
 
 
-def _borrow(signatures):
+def _borrow(signatures: Mapping[str, str]) -> Callable[..., Tensor] | None:
     for name, signature in signatures.items():
         packet = getattr(torch.ops.aten, name, None)
         if packet is None or str(packet.default._schema) != f"aten::{name}{signature}":
@@ -86,7 +100,7 @@ def depthwise_conv2d(
     x, weight, bias = lower(x, weight, bias)
     strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
     sides = top, bottom, left, right = _sides(padding, weight, strides, dilations)
-    if top == bottom and left == right and _can_hook(x, weight, bias):
+    if _hook is not None and top == bottom and left == right and _can_hook(x, weight, bias):
         try:
             return _hook(x, weight, bias, (top, left), strides, dilations, x.shape[1])
         except (NotImplementedError, TypeError):
@@ -97,13 +111,13 @@ def depthwise_conv2d(
     return _plain(x, weight, bias, *strides, *sides, *dilations)
 
 
-def _can_hook(x, weight, bias):
+def _can_hook(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether a call may go through the op of torch's that is borrowed as a hook, whose backward needs no Python.
 
     Its nodes in the autograd graph keep ``x`` and ``weight``, whichever gradient is needed, so it is for training only; and
     its backward doesn't see the bias.
     """
-    if _hook is None or not (x.requires_grad and weight.requires_grad and torch.is_grad_enabled() and x.dim() == 4):
+    if not (x.requires_grad and weight.requires_grad and torch.is_grad_enabled() and x.dim() == 4):
         return False
     if not (x.is_cuda or x.is_cpu):
         return False
@@ -112,18 +126,20 @@ def _can_hook(x, weight, bias):
     return bias.dtype == weight.dtype and only_autograd(x, weight, bias)
 
 
-def _pair(name, value):
+def _pair(name: str, value: int | Sequence[int]) -> tuple[int, int]:
     """(vertical, horizontal) of one number or two."""
     if type(value) is tuple and len(value) == 2:
         return value
     if isinstance(value, Sequence):
         if isinstance(value, str) or len(value) not in (1, 2):
             raise ValueError(f"depthwise_conv2d: {name} must be a number or a pair, got {value!r}")
-        return tuple(value) if len(value) == 2 else (*value, *value)  # torch takes (1,) for 1
+        return value[0], value[-1]  # torch takes (1,) for 1
     return value, value
 
 
-def _sides(padding, weight, strides, dilations):
+def _sides(
+    padding: int | Sequence[int] | str, weight: Tensor, strides: tuple[int, int], dilations: tuple[int, int]
+) -> tuple[int, int, int, int]:
     """(top, bottom, left, right)."""
     if type(padding) is tuple and len(padding) == 2:
         y, x = padding
@@ -148,19 +164,28 @@ def _sides(padding, weight, strides, dilations):
 # three are made of the same three, any number of times.
 
 
-def _padding_after(size, out, taps, stride, before, dilation):
+def _padding_after(size: int, out: int, taps: int, stride: int, before: int, dilation: int) -> int:
     """Zeros after the image with which the forward pass gives ``out`` pixels."""
-    return torch.sym_max(0, (out - 1) * stride + dilation * (taps - 1) + 1 - size - before)
+    after: int = torch.sym_max(0, (out - 1) * stride + dilation * (taps - 1) + 1 - size - before)
+    return after
 
 
-def _again(image, weight, size, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w):
+_Window = tuple[int, int, int, int, int, int]  # stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w
+
+
+def _again(image: Tensor, weight: Tensor, size: Sequence[int], arguments: _Window) -> Tensor:
     """The forward pass, without a bias, for an output of a given size."""
+    stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w = arguments
     bottom = _padding_after(image.shape[2], size[0], weight.shape[2], stride_h, pad_top, dilation_h)
     right = _padding_after(image.shape[3], size[1], weight.shape[3], stride_w, pad_left, dilation_w)
     return _conv(image, weight, None, stride_h, stride_w, pad_top, bottom, pad_left, right, dilation_h, dilation_w)
 
 
-def _save(ctx, a, b):
+class _Factors(Context, Protocol):
+    saved_tensors: tuple[Tensor, Tensor]  # None instead of one that no derivative needs
+
+
+def _save(ctx: _Factors, a: Tensor, b: Tensor) -> None:
     """Keeps of an op's two factors those that its derivatives need: for each, the other one."""
     if forward_mode():  # a tangent is computed before anything else could be freed
         ctx.save_for_backward(a, b)
@@ -170,7 +195,9 @@ def _save(ctx, a, b):
         ctx.save_for_backward(a if needs_b else None, b if needs_a else None)
 
 
-def _product_rule(op, ctx, ta, tb, *rest):
+def _product_rule(
+    op: Callable[..., Tensor], ctx: _Factors, ta: Tensor | None, tb: Tensor | None, *rest: int
+) -> Tensor | None:
     """The tangent of op(a, b), which is linear in a and in b."""
     a, b = ctx.saved_tensors
     first = None if ta is None else op(ta, b, *rest)
@@ -178,20 +205,34 @@ def _product_rule(op, ctx, ta, tb, *rest):
     return second if first is None else first if second is None else first + second
 
 
-def _facts(x, weight):
+_Facts = tuple[torch.Size, torch.Size, bool, torch.dtype]
+
+
+def _facts(x: Tensor, weight: Tensor) -> _Facts:
     """(size of the image, size of the kernel, memory format, dtype): what a gradient needs to know of a tensor not kept."""
     return x.shape[2:], weight.shape[2:], is_channels_last(x), weight.dtype
 
 
-def _setup_context(ctx, inputs, output):
-    x, weight, bias, *ctx.arguments = inputs
+class _Context(_Factors, Protocol):
+    arguments: tuple[int, int, int, int, int, int, int, int]
+    facts: _Facts | None
+    bias_dtype: torch.dtype | None
+
+
+def _setup_context(
+    ctx: _Context,
+    inputs: tuple[Tensor, Tensor, Tensor | None, int, int, int, int, int, int, int, int],
+    output: Tensor,
+) -> None:
+    x, weight, bias = inputs[:3]
+    ctx.arguments = inputs[3:]
     _save(ctx, x, weight)
     keeps_both = ctx.needs_input_grad[0] and ctx.needs_input_grad[1]
     ctx.facts = None if keeps_both else _facts(x, weight)
     ctx.bias_dtype = None if bias is None else bias.dtype
 
 
-def _backward(ctx, grad):
+def _backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight = ctx.saved_tensors
     stride_h, stride_w, top, _bottom, left, _right, *dilations = ctx.arguments
     arguments = (stride_h, stride_w, top, left, *dilations)
@@ -208,21 +249,23 @@ def _backward(ctx, grad):
     )
 
 
-def _jvp(ctx, tx, tweight, tbias, *_):
+def _jvp(ctx: _Context, tx: Tensor | None, tweight: Tensor | None, tbias: Tensor | None, *_: object) -> Tensor | None:
     if tx is None and tbias is not None:
         tx = torch.zeros_like(ctx.saved_tensors[0])
     if tx is None:
         tbias = None
     conv = lambda x, weight, *arguments: _conv(x, weight, None, *arguments)  # noqa: E731
     y = _product_rule(conv, ctx, tx, tweight, *ctx.arguments)
-    return y if tbias is None else y + tbias.to(y.dtype)[:, None, None]
+    return y if y is None or tbias is None else y + tbias.to(y.dtype)[:, None, None]
 
 
-_conv = differentiable("depthwise_conv2d", _backward, _jvp, _setup_context)
+_conv: _Op = differentiable("depthwise_conv2d", _backward, _jvp, _setup_context)
 
 
 @torch.library.impl("customops::_depthwise_conv2d_backward", "CompositeImplicitAutograd")
-def _differentiable_backward(grad, x, weight, *arguments_and_needs):
+def _differentiable_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, *arguments_and_needs: int
+) -> tuple[Tensor | None, ...]:
     """The hook's backward where its results are differentiated again."""
     *arguments, needs_x, needs_weight, needs_bias = arguments_and_needs
     return (
@@ -232,51 +275,74 @@ def _differentiable_backward(grad, x, weight, *arguments_and_needs):
     )
 
 
-def _grad_input_setup(ctx, inputs, output):
-    grad, weight, *ctx.rest = inputs
+_GradientInputs = tuple[Tensor, Tensor, int, int, int, int, int, int, int, int, bool]
+
+
+class _GradInputContext(_Factors, Protocol):
+    rest: tuple[int, ...]
+    size: torch.Size
+    kernel: torch.Size
+    arguments: _Window
+    float32: bool
+
+
+def _grad_input_setup(ctx: _GradInputContext, inputs: _GradientInputs, output: Tensor) -> None:
+    grad, weight = inputs[:2]
+    ctx.rest = inputs[2:]
     ctx.size, ctx.kernel, ctx.arguments = grad.shape[2:], weight.shape[2:], inputs[4:10]
     ctx.float32 = weight.dtype == torch.float32
     _save(ctx, grad, weight)
 
 
-def _grad_input_backward(ctx, image):
+def _grad_input_backward(ctx: _GradInputContext, image: Tensor) -> tuple[Tensor | None, ...]:
     grad, weight = ctx.saved_tensors
     needs_grad, needs_weight = ctx.needs_input_grad[:2]
     return (
-        _again(image, weight, ctx.size, *ctx.arguments) if needs_grad else None,
+        _again(image, weight, ctx.size, ctx.arguments) if needs_grad else None,
         _grad_weight(grad, image, *ctx.kernel, *ctx.arguments, ctx.float32) if needs_weight else None,
         *(None,) * 9,
     )
 
 
-def _grad_input_jvp(ctx, tgrad, tweight, *_):
+def _grad_input_jvp(ctx: _GradInputContext, tgrad: Tensor | None, tweight: Tensor | None, *_: object) -> Tensor | None:
     return _product_rule(_grad_input, ctx, tgrad, tweight, *ctx.rest)
 
 
-_grad_input = differentiable("_depthwise_conv2d_grad_input", _grad_input_backward, _grad_input_jvp, _grad_input_setup)
+_grad_input: _Gradient = differentiable(
+    "_depthwise_conv2d_grad_input", _grad_input_backward, _grad_input_jvp, _grad_input_setup
+)
 
 
-def _grad_weight_setup(ctx, inputs, output):
-    grad, x, *ctx.rest = inputs
-    ctx.size, ctx.image, ctx.channels_last = grad.shape[2:], x.shape[2:], is_channels_last(x)
+class _GradWeightContext(_Factors, Protocol):
+    rest: tuple[int, ...]
+    size: torch.Size
+    image: torch.Size
+    arguments: _Window
+    channels_last: bool
+
+
+def _grad_weight_setup(ctx: _GradWeightContext, inputs: _GradientInputs, output: Tensor) -> None:
+    grad, x = inputs[:2]
+    ctx.rest = inputs[2:]
+    ctx.size, ctx.image, ctx.arguments = grad.shape[2:], x.shape[2:], inputs[4:10]
+    ctx.channels_last = is_channels_last(x)
     _save(ctx, grad, x)
 
 
-def _grad_weight_backward(ctx, weight):
+def _grad_weight_backward(ctx: _GradWeightContext, weight: Tensor) -> tuple[Tensor | None, ...]:
     grad, x = ctx.saved_tensors
-    arguments = ctx.rest[2:8]
     needs_grad, needs_x = ctx.needs_input_grad[:2]
     return (
-        _again(x, weight, ctx.size, *arguments) if needs_grad else None,
-        _grad_input(grad, weight, *ctx.image, *arguments, ctx.channels_last) if needs_x else None,
+        _again(x, weight, ctx.size, ctx.arguments) if needs_grad else None,
+        _grad_input(grad, weight, *ctx.image, *ctx.arguments, ctx.channels_last) if needs_x else None,
         *(None,) * 9,
     )
 
 
-def _grad_weight_jvp(ctx, tgrad, tx, *_):
+def _grad_weight_jvp(ctx: _GradWeightContext, tgrad: Tensor | None, tx: Tensor | None, *_: object) -> Tensor | None:
     return _product_rule(_grad_weight, ctx, tgrad, tx, *ctx.rest)
 
 
-_grad_weight = differentiable(
+_grad_weight: _Gradient = differentiable(
     "_depthwise_conv2d_grad_weight", _grad_weight_backward, _grad_weight_jvp, _grad_weight_setup
 )

@@ -1,12 +1,15 @@
 """flatten_copy: the elements of a tensor, in row-major order, as a new 1-D tensor."""
 
+from collections.abc import Callable
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
-from customops._autograd import differentiable, forward_mode
+from customops._autograd import Context, differentiable, forward_mode
 from customops._fake import check_dtype, fake
 
-_plain = torch.ops.customops._flatten_copy.default
+_plain: Callable[[Tensor], Tensor] = torch.ops.customops._flatten_copy.default
 
 
 def flatten_copy(x: Tensor) -> Tensor:
@@ -35,25 +38,29 @@ def flatten_copy(x: Tensor) -> Tensor:
 
 def install_tensor_methods() -> None:
     """Adds ``Tensor.flatten_copy()``, the method variant of the op. Opt-in, because it changes ``torch.Tensor``."""
-    Tensor.flatten_copy = flatten_copy
+    Tensor.flatten_copy = flatten_copy  # type: ignore[attr-defined]  # torch's stubs cannot know it
 
 
 @fake("flatten_copy", "_flatten_copy")
-def _fake(x):
+def _fake(x: Tensor) -> Tensor:
     check_dtype("flatten_copy", "x", x)
     return x.new_empty(x.numel())
 
 
-def _setup_context(ctx, inputs, output):
+class _Context(Context, Protocol):
+    shape: torch.Size
+
+
+def _setup_context(ctx: _Context, inputs: tuple[Tensor], output: Tensor) -> None:
     ctx.shape = inputs[0].shape
 
 
-def _backward(ctx, grad):
+def _backward(ctx: _Context, grad: Tensor) -> Tensor:
     return grad.reshape(ctx.shape)
 
 
-def _jvp(ctx, x):
+def _jvp(ctx: _Context, x: Tensor) -> Tensor:
     return flatten_copy(x)
 
 
-_differentiable = differentiable("flatten_copy", _backward, _jvp, _setup_context)
+_differentiable: Callable[[Tensor], Tensor] = differentiable("flatten_copy", _backward, _jvp, _setup_context)

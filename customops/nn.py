@@ -1,6 +1,6 @@
 """The ops as modules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -162,9 +162,11 @@ class _Filter(Module):
         gain: a factor, a Python number.
     """
 
+    f: Tensor
+
     def __init__(
         self,
-        f: Tensor | Sequence = (1, 3, 3, 1),
+        f: Tensor | Sequence[float] | Sequence[Sequence[float]] = (1, 3, 3, 1),
         padding: int | Sequence[int] = 0,
         flip_filter: bool = False,
         gain: float = 1,
@@ -173,10 +175,10 @@ class _Filter(Module):
         self.register_buffer("f", setup_filter(f))
         self.padding, self.flip_filter, self.gain = padding, flip_filter, gain
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "_Filter":
         """``half()`` and the like convert floating buffers; the filter stays float32 and only follows the device."""
         before = self.f
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's
         if self.f.dtype != before.dtype:
             self.f = before.to(self.f.device)
         return self
@@ -206,7 +208,7 @@ class Upsample2d(_Filter):
 
     def __init__(
         self,
-        f: Tensor | Sequence = (1, 3, 3, 1),
+        f: Tensor | Sequence[float] | Sequence[Sequence[float]] = (1, 3, 3, 1),
         up: int | Sequence[int] = 2,
         padding: int | Sequence[int] = 0,
         flip_filter: bool = False,
@@ -235,7 +237,7 @@ class Downsample2d(_Filter):
 
     def __init__(
         self,
-        f: Tensor | Sequence = (1, 3, 3, 1),
+        f: Tensor | Sequence[float] | Sequence[Sequence[float]] = (1, 3, 3, 1),
         down: int | Sequence[int] = 2,
         padding: int | Sequence[int] = 0,
         flip_filter: bool = False,

@@ -1,14 +1,22 @@
 """upfirdn2d: insert zeros, pad, filter and downsample images, in one pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from customops._autograd import differentiable, forward_mode
+from customops._autograd import Context, differentiable, forward_mode
 from customops._fake import MOST, MOST_SPAN, check_dtype, check_fits, check_numel, fake, known
 
-_plain = torch.ops.customops._upfirdn2d.default
+
+class _Op(Protocol):
+    """(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip_filter, gain), as in csrc/library.cpp."""
+
+    def __call__(self, x: Tensor, f: Tensor | None, *arguments: float) -> Tensor: ...
+
+
+_plain: _Op = torch.ops.customops._upfirdn2d.default
 
 
 def upfirdn2d(
@@ -63,7 +71,7 @@ def upfirdn2d(
 
 
 def setup_filter(
-    f: Tensor | Sequence | float | None,
+    f: Tensor | Sequence[float] | Sequence[Sequence[float]] | float | None,
     normalize: bool = True,
     flip_filter: bool = False,
     gain: float = 1,
@@ -109,7 +117,8 @@ def setup_filter(
         f = f / f.sum()
     if flip_filter:
         f = f.flip(list(range(f.dim())))
-    return f * gain ** (f.dim() / 2)  # a 1-D filter is applied twice
+    factor: float = gain ** (f.dim() / 2)
+    return f * factor  # a 1-D filter is applied twice
 
 
 def filter2d(
@@ -173,40 +182,56 @@ def downsample2d(
     return upfirdn2d(x, f, 1, factors, pads, flip_filter, gain)
 
 
-def _pair(name, value):
+def _pair(name: str, value: int | Sequence[int]) -> tuple[int, int]:
     """(x, y) of one factor or two."""
     if isinstance(value, Sequence):
         if len(value) != 2:
             raise ValueError(f"upfirdn2d: {name} must be a number or [x, y], got {value}")
-        return tuple(value)
+        return value[0], value[1]
     return value, value
 
 
-def _sides(padding):
+def _sides(padding: int | Sequence[int]) -> tuple[int, int, int, int]:
     """(x0, x1, y0, y1)."""
     if not isinstance(padding, Sequence):
-        return (padding,) * 4
+        return padding, padding, padding, padding
     if len(padding) == 2:
         x, y = padding
         return x, x, y, y
     if len(padding) != 4:
         raise ValueError(f"upfirdn2d: padding must be a number, [x, y] or [x0, x1, y0, y1], got {padding}")
-    return tuple(padding)
+    x0, x1, y0, y1 = padding
+    return x0, x1, y0, y1
 
 
-def _taps(f):
+def _taps(f: Tensor | None) -> tuple[int, int]:
     """(width, height) of the filter."""
     return (1, 1) if f is None else (f.shape[-1], f.shape[0])
 
 
-def _around(f, padding, own):
+def _around(
+    f: Tensor | None, padding: int | Sequence[int], own: Callable[[int, int], tuple[int, int]]
+) -> tuple[int, ...]:
     """``padding`` plus own(taps, axis) = (before, after) along x and y."""
     own_x, own_y = (own(taps, axis) for axis, taps in enumerate(_taps(f)))
     return tuple(a + b for a, b in zip(_sides(padding), (*own_x, *own_y), strict=True))
 
 
 @fake("upfirdn2d", "_upfirdn2d")
-def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip_filter, gain):
+def _fake(
+    x: Tensor,
+    f: Tensor | None,
+    up_x: int,
+    up_y: int,
+    down_x: int,
+    down_y: int,
+    pad_x0: int,
+    pad_x1: int,
+    pad_y0: int,
+    pad_y1: int,
+    flip_filter: bool,
+    gain: float,
+) -> Tensor:
     check_dtype("upfirdn2d", "x", x)
     torch._check(x.dim() == 4, lambda: f"upfirdn2d: x must have shape (N, C, H, W), got {tuple(x.shape)}")
     check_fits("upfirdn2d", "gain", gain, x.dtype)
@@ -248,20 +273,31 @@ def _fake(x, f, up_x, up_y, down_x, down_y, pad_x0, pad_x1, pad_y0, pad_y1, flip
     return x.new_empty((n, c, h, w))
 
 
-def _setup_context(ctx, inputs, output):
-    x, f, *ctx.arguments = inputs
+_Arguments = tuple[int, int, int, int, int, int, int, int, bool, float]
+_Inputs = tuple[Tensor, Tensor | None, int, int, int, int, int, int, int, int, bool, float]
+
+
+class _Context(Context, Protocol):
+    saved_tensors: tuple[Tensor | None]
+    arguments: _Arguments
+    size: tuple[int, int]
+
+
+def _setup_context(ctx: _Context, inputs: _Inputs, output: Tensor) -> None:
+    x, f = inputs[:2]
+    ctx.arguments = inputs[2:]
     ctx.save_for_backward(f)
     ctx.save_for_forward(f)
     ctx.size = (x.shape[3], x.shape[2])
 
 
-def _backward(ctx, grad):
+def _backward(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
     """The transposed op: up and down change places, and the filter slides the other way round."""
     (f,) = ctx.saved_tensors
     up_x, up_y, down_x, down_y, pad_x0, _, pad_y0, _, flip_filter, gain = ctx.arguments
     if not ctx.needs_input_grad[0]:
         return (None,) * 12
-    padding = []
+    padding: list[int] = []
     for size, out, taps, up, down, before in (
         (ctx.size[0], grad.shape[3], _taps(f)[0], up_x, down_x, pad_x0),
         (ctx.size[1], grad.shape[2], _taps(f)[1], up_y, down_y, pad_y0),
@@ -271,7 +307,7 @@ def _backward(ctx, grad):
     return (dx, *(None,) * 11)
 
 
-def _jvp(ctx, x, *_):
+def _jvp(ctx: _Context, x: Tensor | None, *_: object) -> Tensor | None:
     """The op is linear in x; a tangent of f counts for nothing."""
     if x is None:
         return None
@@ -280,4 +316,4 @@ def _jvp(ctx, x, *_):
     return upfirdn2d(x, f, (up_x, up_y), (down_x, down_y), padding, flip_filter, gain)
 
 
-_differentiable = differentiable("upfirdn2d", _backward, _jvp, _setup_context)
+_differentiable: _Op = differentiable("upfirdn2d", _backward, _jvp, _setup_context)

@@ -1,4 +1,9 @@
-"""Runs the linters and formatters of every language here, from their locked versions: `make lint`, `make format`."""
+"""Runs the linters and formatters of every language here, from their locked versions: `make lint`, `make format`.
+
+lint.py             reports
+lint.py --fix       rewrites files
+lint.py --types     the type check alone, `make types`: it needs torch's own types, a download that linting does without
+"""
 
 import argparse
 import shutil
@@ -8,10 +13,23 @@ import sys
 from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, environment, main_guard, virtual_environment
 
 
+def check_types() -> None:
+    """mypy, with the torch of the environment that builds the wheel; [tool.mypy] of pyproject.toml says of what."""
+    tools, build = virtual_environment("types"), virtual_environment("build")
+    command = [tools / "mypy", "--python-executable", build / "python", "--cache-dir", CACHE / "mypy"]
+    if subprocess.run(command, cwd=ROOT, env=environment(tools), check=False).returncode:
+        sys.exit("error: the type check failed, see above")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--fix", action="store_true", help="rewrite files instead of failing")
-    fix = parser.parse_args().fix
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--fix", action="store_true", help="rewrite files instead of failing")
+    action.add_argument("--types", action="store_true", help="check types, and nothing else")
+    args = parser.parse_args()
+    if args.types:
+        return check_types()
+    fix = args.fix
     tools = virtual_environment("lint")
     cxx = sorted(
         p
