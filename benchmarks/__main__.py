@@ -6,10 +6,6 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HELPERS = {"__main__", "counters", "elementwise", "harness", "layers", "load", "models", "overhead"}
-HELPERS |= {"sweep", "sweep_cases", "sweep_timing"}
-
-
 NEEDED = ("torch", "customops")
 
 
@@ -19,9 +15,11 @@ def main() -> None:
             f"error: {sys.executable} has no {' and no '.join(lacking)}: pip install torch dist/*.whl into a virtual environment, "
             "then make bench PYTHON=path/to/its/python"
         )
-    for script in sorted(path for path in HERE.glob("*.py") if path.stem not in HELPERS):
-        if subprocess.run([sys.executable, script, *sys.argv[1:]], check=False).returncode:
-            sys.exit(f"error: {script.name} failed, see above")
+    from customops import OPS
+
+    for op in OPS:
+        if subprocess.run([sys.executable, HERE / f"{op}.py", *sys.argv[1:]], check=False).returncode:
+            sys.exit(f"error: {op}.py failed, see above")
     print("`make figures` brings tables and plots of README.md and docs/ up to date")
 
 

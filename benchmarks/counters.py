@@ -1,7 +1,8 @@
 """Where the time of depthwise_conv2d's kernels goes, by the GPU's own counters: a line for each kernel of each row.
 
-    python benchmarks/counters.py [--rows="k5 s2"] [--rows=...]
+    python benchmarks/counters.py [--rows="k5 s2"] [--rows=...] [--save]
 
+--save also writes results/other/counters.json, the table of docs/depthwise-limits.md: of each call its longest kernel.
 Rows are those of benchmarks/depthwise_conv2d.py. Needs Nsight Compute (`ncu`) on the PATH, and the right to read counters.
 Percentages are of what the GPU could do in the same time; the stalls are the two of ten reasons for which warps wait
 most, in cycles an issued instruction.
@@ -13,8 +14,10 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import NamedTuple
 
 import depthwise_conv2d
+import harness
 import torch
 
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -56,17 +59,47 @@ def short(kernel: str) -> str:
     return name.split("<")[0].split("(")[0].split("::")[-1]
 
 
-def line(record: dict[str, str], units: dict[str, str]) -> str:
+class Kernel(NamedTuple):
+    name: str
+    values: dict[str, float]  # by name of METRICS
+
+    @property
+    def stalls(self) -> str:
+        worst = sorted(REASONS, key=self.values.__getitem__, reverse=True)[:2]
+        return ", ".join(f"{reason} {self.values[reason]:.1f}" for reason in worst)
+
+
+def kernel_of(record: dict[str, str], units: dict[str, str]) -> Kernel:
     values = {name: float(record[metric].replace(",", "")) for name, metric in METRICS.items()}
     values["us"] *= {"n": 1e-3, "u": 1, "m": 1e3}[units[METRICS["us"]][0]]  # ns or nsecond, and so on
-    worst = sorted(REASONS, key=values.get, reverse=True)[:2]
-    numbers = "".join(f"{values[name]:9.1f}" for name in METRICS if name not in REASONS)
-    return f"  {short(record['Kernel Name']):16s}{numbers}   " + ", ".join(f"{r} {values[r]:.1f}" for r in worst)
+    return Kernel(short(record["Kernel Name"]), values)
+
+
+def kernels(text: str, rows: list[str]) -> dict[str, list[Kernel]]:
+    """The kernels of each row, from ncu's comma-separated values."""
+    units, *records = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
+    found, names = {}, iter(rows)
+    for record in records:
+        if SEPARATOR in record["Kernel Name"]:
+            of_row = found[next(names)] = []
+        else:
+            of_row.append(kernel_of(record, units))
+    return found
+
+
+def saved(name: str, kernels: list[Kernel]) -> dict:
+    """The line of a call in counters.json."""
+    longest = max(kernels, key=lambda kernel: kernel.values["us"])
+    columns = {"memory": "DRAM %", "issue": "issue %", "multiply_add": "FMA %", "shared": "shared %"}
+    percentages = {key: round(longest.values[column]) for key, column in columns.items()}
+    us = round(longest.values["us"], 1)
+    return {"name": name, "kernel": longest.name, "us": us, **percentages, "stalls": longest.stalls}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", action="append", help="only rows whose name contains this; may be given again")
+    parser.add_argument("--save", action="store_true", help="write results/other/counters.json, too")
     parser.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     texts = args.rows or [""]
@@ -82,17 +115,20 @@ def main() -> None:
     command += ["--metrics", ",".join(METRICS.values()), sys.executable, __file__, "--watched"]
     command += [f"--rows={text}" for text in texts]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [text for text in run.stdout.splitlines() if text.startswith('"')]
-    if run.returncode or not lines:
+    if run.returncode or '\n"' not in run.stdout:
         sys.exit(f"ncu failed:\n{run.stdout}{run.stderr}")
-    units, *records = csv.DictReader(lines)
-    print(" " * 18 + "".join(f"{name:>9s}" for name in METRICS if name not in REASONS) + "   stalls")
-    names = iter(rows)
-    for record in records:
-        if SEPARATOR in record["Kernel Name"]:
-            print(next(names).name)
-        else:
-            print(line(record, units))
+    shown = [name for name in METRICS if name not in REASONS]
+    print(" " * 18 + "".join(f"{name:>9s}" for name in shown) + "   stalls")
+    found = kernels(run.stdout, [row.name for row in rows])
+    for name, of_row in found.items():
+        print(name)
+        for kernel in of_row:
+            numbers = "".join(f"{kernel.values[column]:9.1f}" for column in shown)
+            print(f"  {kernel.name:16s}{numbers}   {kernel.stalls}")
+    if args.save:
+        about = "benchmarks/counters.py: the longest kernel of each call, under Nsight Compute"
+        lines = [saved(name, of_row) for name, of_row in found.items()]
+        harness.save("counters", about, harness.machine("cuda"), lines)
 
 
 if __name__ == "__main__":

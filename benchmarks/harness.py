@@ -117,6 +117,15 @@ def machine(device: str) -> dict:
     }
 
 
+def save(name: str, about: str, facts: dict, rows: list[dict]) -> None:
+    """Writes results/other/<name>.json, a table that `make figures` puts on a page of docs/."""
+    entries = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    head = json.dumps({"about": about} | facts, indent=1).removesuffix("\n}")
+    path = RESULTS / "other" / f"{name}.json"
+    path.write_text(f'{head},\n "rows": [\n{entries}\n ]\n}}\n')
+    print(f"{path} is written; `make figures` brings tables and plots up to date")
+
+
 def table(result: dict) -> str:
     """Microseconds of everything; in brackets, how many times the floor."""
     peers = [name for name in result["rows"][0]["us"] if name != FLOOR]

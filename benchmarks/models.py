@@ -1,11 +1,13 @@
 """Training steps of ConvNeXt-T and MobileNetV3-Large, before and after customops.replace_depthwise, on random images.
 
     python benchmarks/models.py [--batch=128] [--model=MobileNetV3-L] [--format=nhwc] [--dtype=fp16] [--graph] [--losses]
+    python benchmarks/models.py --save
 
 Prints images per second, forward and backward and step of SGD, of torch (cuDNN's benchmark mode on) and of ours, from the
 median of rounds in which both take turns. With --graph the whole step is a CUDA graph, so that the GPU never waits for the
 host. With --losses it trains 20 steps in float32 instead, both ways from the same weights on the same images, and prints
-the largest relative difference of the losses. Both networks are written here with plain torch modules, after
+the largest relative difference of the losses. --save goes over everything, steps as CUDA graphs too, and writes
+results/other/training.json, the table of docs/performance.md. Both networks are written here with plain torch modules, after
 https://arxiv.org/abs/2201.03545 and https://arxiv.org/abs/1905.02244.
 """
 
@@ -15,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+import harness
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -214,7 +217,13 @@ def main() -> None:
     parser.add_argument("--losses", action="store_true")
     parser.add_argument("--model", choices=MODELS, action="append")
     parser.add_argument("--format", choices=FORMATS, action="append")
+    parser.add_argument("--save", action="store_true", help="everything, into results/other/training.json")
     args = parser.parse_args()
+    if args.save and (args.graph or args.losses or args.model or args.format or args.dtype):
+        parser.error("--save goes over everything: give it no --model, --format, --dtype, --graph or --losses")
+    if args.save and args.device != "cuda":
+        parser.error("--save needs a GPU: its table is of steps as CUDA graphs, too")
+    rows = []
     torch.backends.cudnn.benchmark = True
     for name in args.model or MODELS:
         make = MODELS[name]
@@ -224,14 +233,19 @@ def main() -> None:
             continue
         for dtype in args.dtype or DTYPES:
             for layout in args.format or FORMATS:
-                memory_format = FORMATS[layout]
-                arguments = (args.batch, args.size, DTYPES[dtype], memory_format, args.device, args.graph)
-                rates = images_per_second(make(), *arguments)
-                speed = rates[1] / rates[0]
-                print(
-                    f"{name:14s} {dtype} {layout}: torch {rates[0]:7.0f}, customops {rates[1]:7.0f} images/s ({speed:.2f} x)",
-                    flush=True,
-                )
+                for graph in (False, True) if args.save else (args.graph,):
+                    arguments = (args.batch, args.size, DTYPES[dtype], FORMATS[layout], args.device, graph)
+                    theirs, ours = map(round, images_per_second(make(), *arguments))
+                    print(
+                        f"{name:14s} {dtype} {layout}{' graph' * graph}: torch {theirs:6d}, customops {ours:6d} images/s "
+                        f"({ours / theirs:.2f} x)",
+                        flush=True,
+                    )
+                    key = {"model": name, "dtype": str(DTYPES[dtype]).removeprefix("torch."), "format": layout}
+                    rows.append({**key, "graph": graph, "torch": theirs, "customops": ours})
+    if args.save:
+        about = "benchmarks/models.py --save: images per second of whole training steps, and of the same as CUDA graphs"
+        harness.save("training", about, harness.machine(args.device) | {"batch": args.batch}, rows)
 
 
 if __name__ == "__main__":

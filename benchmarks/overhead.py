@@ -1,18 +1,21 @@
 """What a call costs before any work is done: 4-element CPU tensors, ours and torch.add side by side.
 
-    python benchmarks/overhead.py        with customops installed; takes about 20 seconds
+    python benchmarks/overhead.py [--save]       with customops installed; takes about 20 seconds
 
+--save also writes results/other/overhead.json, the table of docs/performance.md.
 Then depthwise_conv2d in training, on an image of 4 x 4: through torch's op that csrc/depthwise_conv2d_hook.h fills, and
 what takes its place with CUSTOMOPS_TORCH_HOOK=0.
 
 Rounds of the peers are interleaved; the table shows medians in microseconds and the ratio to torch.add in the same mode.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
 import time
 
+import harness
 import torch
 
 import customops
@@ -83,27 +86,51 @@ def training_steps():
             print(f"  {name:36} {microseconds:6.2f} us")
 
 
+# call -> the call of torch's that does the same
+PEERS = {"customops.add2(a, b)": "torch.add(a, b)", "customops.axpy(a, b)": "torch.add(b, a, alpha=2)"}
+
+
+def calls(x, b):
+    """{name: call} with nothing to do, but for x's gradient if it needs one."""
+    found = {
+        "torch.add(a, b)": lambda: torch.add(x, b),
+        "customops.add2(a, b)": lambda: customops.add2(x, b),
+        "torch.add(b, a, alpha=2)": lambda: torch.add(b, x, alpha=2.0),
+        "customops.axpy(a, b)": lambda: customops.axpy(x, b),
+        "customops.flatten_copy(a)": lambda: customops.flatten_copy(x),
+    }
+    if x.requires_grad:
+        found["autograd.Function around torch.add"] = lambda: FunctionOfAdd.apply(x, b)
+    return found
+
+
+def rows_of(plain, gradient):
+    """Lines of the table, from the medians of both modes."""
+    rounded = [{name: round(us, 2) for name, us in mode.items()} for mode in (plain, gradient)]
+    return [
+        {"call": call, "plain": rounded[0].get(call), "gradient": us, "peer": PEERS.get(call)}
+        for call, us in rounded[1].items()
+    ]
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--save", action="store_true", help="write results/other/overhead.json, too")
+    args = parser.parse_args()
     torch.set_num_threads(1)
     a, b = torch.randn(2, 4)
-    with_grad = a.clone().requires_grad_()
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}")
     print(f"import customops, after import torch: {import_milliseconds():.1f} ms")
     training_steps()
-    for mode, x in (("no gradient needed", a), ("gradient needed", with_grad)):
-        peers = {
-            "torch.add": lambda x=x: torch.add(x, b),
-            "customops.add2": lambda x=x: customops.add2(x, b),
-            "torch.add(b, a, alpha=2)": lambda x=x: torch.add(b, x, alpha=2.0),
-            "customops.axpy": lambda x=x: customops.axpy(x, b),
-            "customops.flatten_copy": lambda x=x: customops.flatten_copy(x),
-        }
-        if x.requires_grad:
-            peers["autograd.Function around torch.add"] = lambda x=x: FunctionOfAdd.apply(x, b)
-        result = medians(peers)
+    found = {}
+    for mode, x in (("no gradient needed", a), ("gradient needed", a.clone().requires_grad_())):
+        result = found[mode] = medians(calls(x, b))
         print(f"{mode}:")
         for name, microseconds in result.items():
-            print(f"  {name:36} {microseconds:6.2f} us  {microseconds / result['torch.add']:5.2f} x")
+            print(f"  {name:36} {microseconds:6.2f} us  {microseconds / result['torch.add(a, b)']:5.2f} x")
+    if args.save:
+        about = "benchmarks/overhead.py: microseconds of a call on 4-element CPU tensors"
+        harness.save("overhead", about, harness.machine("cpu"), rows_of(*found.values()))
 
 
 if __name__ == "__main__":

@@ -42,24 +42,26 @@ def benchmark(result: Result, theme: style.Theme):
     split = len(directions) > 1  # otherwise one panel holds everything
     kinds = unique((row.dtype, row.format) for row in result.rows) if split else [("", "")]
     label = (lambda row: row.case) if split else (lambda row: f"{row.case} {row.dtype}".strip())
-    cases = unique(map(label, result.rows))
+    of_kind = [[r for r in result.rows if not split or (r.dtype, r.format) == kind] for kind in kinds]
+    cases = [unique(map(label, rows)) for rows in of_kind]  # not every case is measured in every dtype
     peers = unique(name for row in result.rows for name in row.us if name != FLOOR)
-    height = len(kinds) * (0.19 * len(cases) + 0.32) + 1.1
+    height = sum(0.19 * len(of_line) + 0.32 for of_line in cases) + 1.1
     figure, grid = pyplot.subplots(
         len(kinds),
         len(directions),
         figsize=(WIDTH, height),
         sharex=True,
-        sharey=True,
+        sharey="row",
         squeeze=False,
+        height_ratios=[len(of_line) for of_line in cases],
         layout="constrained",
     )
     everything = [us / row.us[FLOOR] for row in result.rows for name, us in row.us.items() if name != FLOOR]
     for line, kind in enumerate(kinds):
         for column, way in enumerate(directions):
             axes = grid[line][column]
-            rows = [r for r in result.rows if not split or (r.dtype, r.format, r.direction) == (*kind, way)]
-            places = [cases.index(label(r)) for r in rows]
+            rows = [r for r in of_kind[line] if not split or r.direction == way]
+            places = [cases[line].index(label(r)) for r in rows]
             ends = [[us / r.us[FLOOR] for name, us in r.us.items() if name != FLOOR] for r in rows]
             axes.hlines(places, [min(e) for e in ends], [max(e) for e in ends], color=theme.faint, linewidth=0.8)
             axes.axvline(1, color=theme.ink, linewidth=0.7)
@@ -67,14 +69,16 @@ def benchmark(result: Result, theme: style.Theme):
                 points = [(r.us[peer] / r.us[FLOOR], y) for r, y in zip(rows, places, strict=True) if peer in r.us]
                 axes.plot(
                     [x for x, _ in points], [y for _, y in points], style.MARKERS[number], color=theme.colours[number],
-                    label=peer, markersize=4.5 if number else 5, markeredgewidth=0, zorder=3 + (number == 0),
+                    label=peer, markersize=4.5 if number else 5, markeredgewidth=0.9 if number else 0,
+                    fillstyle="none" if number else "full",  # of peers: one as fast as another does not hide it
+                    zorder=3 + (number == 0),
                 )  # fmt: skip
             axes.set_title(" ".join(filter(None, (*kind, way))))
             axes.grid(axis="x", zorder=0)
+        axes.set_yticks(range(len(cases[line])), cases[line])
+        axes.set_ylim(len(cases[line]) - 0.5, -0.5)
     axes.set_xscale("log")
     axes.set_xlim(*limits(everything))
-    axes.set_yticks(range(len(cases)), cases)
-    axes.set_ylim(len(cases) - 0.5, -0.5)
     for axes in grid[-1]:
         style.log_axis(axes.xaxis)
     figure.supxlabel(f"time / time of {result.facts.get('floor', DEFAULT_FLOOR)}  (left is faster)", fontsize=9)
@@ -135,8 +139,8 @@ def sweep(kind: str, theme: style.Theme):
     grid[0][0].set_ylabel("times as fast as torch's best\n(up is faster)")
     figure.supxlabel("microseconds of torch's best", fontsize=9)
     titles = unique(machine(run) for run in runs)
-    seeds = ", ".join(str(run["seed"]) for run in runs)
-    legend(figure, f"depthwise_conv2d, {'; '.join(titles)}, seeds {seeds}")
+    seeds = f"seed{'s' * (len(runs) > 1)} " + ", ".join(str(run["seed"]) for run in runs)
+    legend(figure, f"depthwise_conv2d, {'; '.join(titles)}, {seeds}")
     return figure
 
 

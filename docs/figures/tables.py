@@ -189,7 +189,7 @@ def benchmarks() -> str:
         slow = sum(row.speedup < SLOW for row in result.rows)
         title = f"{result.op} on {'GPUs' if result.device == 'cuda' else 'CPUs'}"
         mean = number(geometric_mean([row.speedup for row in result.rows]))
-        peers = ", ".join(unique(name for row in result.rows for name in row.peers))
+        peers = ", ".join(unique(f"`{name}`" for row in result.rows for name in row.peers))
         parts += [
             f"### {title}",
             f"{machine(result.facts)}. {len(result.rows)} rows against {peers}; {mean} times as fast as the fastest of them in the "

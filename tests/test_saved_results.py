@@ -1,0 +1,59 @@
+"""What a benchmark saves with --save is what docs/figures makes a table of."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+if not (ROOT / "benchmarks").is_dir():  # the tests of a wheel come without the rest of the checkout
+    pytest.skip("no benchmarks here", allow_module_level=True)
+sys.path += [str(ROOT / "benchmarks"), str(ROOT / "docs/figures")]
+import counters  # noqa: E402
+import harness  # noqa: E402
+import overhead  # noqa: E402
+import results  # noqa: E402
+import tables  # noqa: E402
+
+SPIN, OURS = "spin_kernel(long)", "void customops::cuda::(anonymous namespace)::pixels<c10::Half>(int)"
+
+
+@pytest.fixture
+def save(tmp_path, monkeypatch):
+    """save(name, facts, rows): as the benchmarks do, and the tables read it."""
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    read = results.recorded
+    monkeypatch.setattr(results, "recorded", lambda name: read(name, tmp_path))
+    return lambda name, facts, rows: harness.save(name, f"{name}, in a test", facts, rows)
+
+
+def test_overhead(save):
+    plain = {"torch.add(a, b)": 2.0, "customops.add2(a, b)": 3.0}
+    save("overhead", harness.machine("cpu"), overhead.rows_of(plain, plain | {"only with a gradient": 7.125}))
+    table = tables.overhead().splitlines()
+    assert table[2:5] == [
+        "| `torch.add(a, b)` | 2.00 | 2.00 |",
+        "| `customops.add2(a, b)` | 3.00 (1.5 x) | 3.00 (1.5 x) |",
+        "| `only with a gradient` |  | 7.12 |",
+    ]
+
+
+def ncu(*records):
+    """The output of ncu for (kernel, microseconds): the other metrics are 0, but for two stalls."""
+    lines = [["ID", "Kernel Name", *counters.METRICS.values()]]
+    lines.append(["", "", *("nsecond" if name == "us" else "%" for name in counters.METRICS)])
+    for kernel, us in records:
+        values = dict.fromkeys(counters.METRICS, "0") | {"us": f"{us * 1000:,}", "wait": "2.5", "barrier": "1.5"}
+        lines.append(["1", kernel, *values.values()])
+    return "==PROF== connected\n" + "\n".join(",".join(f'"{cell}"' for cell in line) for line in lines) + "\n"
+
+
+def test_the_longest_kernel_of_each_call(save):
+    text = ncu((SPIN, 1), ("small(int)", 3), (OURS, 1234), (SPIN, 1), ("other(int)", 7))
+    found = counters.kernels(text, ["first call", "second call"])
+    facts = {"device": "GPU", "driver": "1", "torch": "2", "date": "2026-01-01"}
+    save("counters", facts, [counters.saved(*line) for line in found.items()])
+    table = tables.counters().splitlines()
+    assert table[2] == "| first call | `pixels` | 1234 | 0 | 0 | 0 | 0 | wait 2.5, barrier 1.5 |"
+    assert table[3].startswith("| second call | `other` | 7 |")
