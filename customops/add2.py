@@ -28,7 +28,7 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
     Raises:
         RuntimeError: dtype not supported; dtype, device or shape of ``b`` differs from ``a``'s.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.add2(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
         tensor([4., 6.])

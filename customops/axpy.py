@@ -32,7 +32,7 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
         RuntimeError: dtype not supported; dtype, device or shape of ``y`` differs from ``x``'s; alpha too large for
             float32, except for float64 inputs.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.axpy(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), alpha=10.0)
         tensor([13., 24.])

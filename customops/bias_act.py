@@ -57,7 +57,7 @@ def bias_act(
         RuntimeError: dtype not supported; dtype, device or shape of ``b`` does not fit ``x``; ``dim`` or ``act`` is
             unknown; ``alpha``, ``gain`` or ``clamp`` too large for float32, except for float64 inputs.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.bias_act(torch.tensor([[-1.0, 2.0]]), torch.tensor([0.0, 1.0]), act="relu", gain=1.0, clamp=2.5)
         tensor([[0.0000, 2.5000]])
@@ -90,7 +90,7 @@ def fused_leaky_relu(
         negative_slope: factor for negative numbers.
         scale: factor for all.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.fused_leaky_relu(torch.tensor([[-1.0, 2.0]]), torch.zeros(2), scale=1.0)
         tensor([[-0.2000,  2.0000]])

@@ -33,7 +33,7 @@ def upfirdn2d(input: Tensor, kernel: Tensor, up: int = 1, down: int = 1, pad: Se
     Raises:
         ValueError: ``pad`` isn't two or four numbers, or ``kernel`` not 2-D.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from customops.compat import upfirdn2d
         >>> upfirdn2d(torch.ones(1, 1, 4, 4), torch.ones(4, 4) / 16, up=2, pad=(2, 1)).shape

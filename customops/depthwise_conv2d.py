@@ -89,7 +89,7 @@ def depthwise_conv2d(
             larger than the padded image.
         ValueError: stride, padding or dilation isn't one or two numbers; 'same' with a stride.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> x, weight = torch.randn(2, 8, 16, 16), torch.randn(8, 1, 3, 3)
         >>> customops.depthwise_conv2d(x, weight, stride=2, padding=1).shape

@@ -26,7 +26,7 @@ def flatten_copy(x: Tensor) -> Tensor:
     Raises:
         RuntimeError: dtype not supported.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.flatten_copy(torch.arange(6.0).view(2, 3).t())
         tensor([0., 3., 1., 4., 2., 5.])

@@ -133,7 +133,7 @@ def replace_depthwise(model: Module) -> Module:
     Returns:
         ``model``.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 7, padding=3, groups=8))
         >>> customops.replace_depthwise(model)

@@ -55,7 +55,7 @@ def upfirdn2d(
             except for float64 inputs.
         ValueError: ``up`` or ``down`` isn't one or two numbers, or ``padding`` one, two or four.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> f = customops.setup_filter([1, 3, 3, 1])
         >>> customops.upfirdn2d(torch.ones(1, 1, 4, 4), f, up=2, padding=[2, 1, 2, 1], gain=4).shape
@@ -95,7 +95,7 @@ def setup_filter(
     Raises:
         ValueError: not 1-D or 2-D, empty, or 2-D although ``separable``.
 
-    Example:
+    Examples:
         >>> import customops
         >>> customops.setup_filter([1, 2, 1])
         tensor([[0.0625, 0.1250, 0.0625],
@@ -130,7 +130,7 @@ def filter2d(
 ) -> Tensor:
     """Filters images and keeps their size, apart from ``padding``, which comes on top; see :func:`upfirdn2d`.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.filter2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
         torch.Size([1, 1, 4, 4])
@@ -152,7 +152,7 @@ def upsample2d(
 
     ``gain`` is multiplied by the product of the factors, which makes up for the inserted zeros.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.upsample2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
         torch.Size([1, 1, 8, 8])
@@ -172,7 +172,7 @@ def downsample2d(
 ) -> Tensor:
     """Filters images and keeps every ``down``-th sample; ``padding`` is in samples of ``x``; see :func:`upfirdn2d`.
 
-    Example:
+    Examples:
         >>> import torch, customops
         >>> customops.downsample2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
         torch.Size([1, 1, 2, 2])
