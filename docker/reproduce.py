@@ -18,7 +18,6 @@ from pathlib import Path
 import children
 import engine as engines
 import images
-from archive import Archive
 from common import (
     CACHE,
     IMAGE_SCRIPTS,
@@ -30,8 +29,8 @@ from common import (
     sha256_of,
     virtual_environment,
 )
+from differences import list_differences
 from make_wheel import check_host, cuda_architectures, host_variant, run_cibuildwheel, stage
-from strict import Refused
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
@@ -98,20 +97,6 @@ def host_faketime() -> dict[str, str]:
         print("libfaketime is not installed: both builds see the real time, which passes between them", flush=True)
         return {}
     return {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-
-
-def list_differences(first: Path, second: Path) -> list[str]:
-    """Which members of two wheels differ; for machines without diffoscope."""
-    try:
-        archives = [Archive(path.read_bytes()) for path in (first, second)]
-        left, right = ({name: archive.read(name) for name in archive.names} for archive in archives)
-    except Refused as error:
-        return [f"one of them is no wheel: {error}"]
-    names = dict.fromkeys([*left, *right])
-    differing = [name for name in names if left.get(name) != right.get(name)]
-    return [f"{name} differs" for name in differing] or [
-        "the contents are equal: order, time stamps, modes or compression differ"
-    ]
 
 
 def report(engine: str, image: str, first: Path, second: Path) -> None:
