@@ -73,7 +73,7 @@ def run_verify(monkeypatch):
         monkeypatch.setattr(verify.engines, "choose", lambda wanted: ("host" if again is None else "none", ""))
         monkeypatch.setattr(verify, "report", lambda engine, image, *wheels: reproduce.report("host", image, *wheels))
         if again:
-            monkeypatch.setattr(verify, "rebuild", lambda record, engine: ("image", again))
+            monkeypatch.setattr(verify, "rebuild", lambda record, engine, repository: ("image", again))
         monkeypatch.setattr("sys.argv", ["verify.py", *options, str(wheel)])
         verify.main()
 
