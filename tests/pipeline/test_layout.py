@@ -161,6 +161,18 @@ def test_only_the_stable_abi_is_included(root):
                 )
 
 
+def test_aten_stable_includes_only_the_stable_abi(root):
+    """Its headers have ATen's names, so what they include must be theirs or the stable ABI's."""
+    folder = root / "aten_stable/include"
+    allowed = re.compile(r"torch/(csrc/stable|headeronly|csrc/inductor/aoti_torch)/|aten_stable/")
+    paths = [path for path in folder.glob("**/*") if path.is_file()]
+    assert len(paths) > 60
+    for path in paths:
+        for header in re.findall(r"#include <((?:torch|ATen|c10|pybind11|Python|aten_stable)[^>]*)>", path.read_text()):
+            assert allowed.match(header), f"{path} includes {header}, which no torch release promises to keep"
+            assert not header.startswith("aten_stable/") or (folder / header).is_file(), f"{path}: {header} is missing"
+
+
 def test_help_fits_a_screen(root):
     text = subprocess.run(
         ["make", "--no-print-directory", "help"], cwd=root, capture_output=True, text=True, check=True

@@ -1,0 +1,77 @@
+"""python -m aten_stable: include | flags | build | scan | schemas."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from aten_stable import INCLUDE, __version__
+
+
+def torch_folder() -> Path:
+    """Without importing torch: its headers are all that is needed."""
+    import importlib.util
+
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise SystemExit("error: torch is not installed here: pip install torch (2.10 or newer; any build, CPU too)")
+    return Path(found.origin).parent
+
+
+def schemas() -> int:
+    """Compares schemas.def with the torch that is installed."""
+    import torch
+
+    from aten_stable.scan import table
+
+    changed = 0
+    for name, overload, text in table():
+        try:
+            found = str(torch._C._get_schema(name, overload)).removeprefix("aten::")
+        except RuntimeError:
+            found = "nothing"
+        if found != text:
+            changed += 1
+            print(f"{name}: expected {text}, torch {torch.__version__} has {found}")
+    print(f"torch {torch.__version__}: {changed} of {len(table())} schemas differ")
+    return 1 if changed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m aten_stable", description="ATen's headers on LibTorch's stable ABI"
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("include", help="the folder to put before torch's own include folder")
+    for name, text in (("flags", "compiler flags for a module"), ("build", "compile C++ sources into a module")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("module", help="what Python imports: theirs._C")
+        if name == "build":
+            command.add_argument("sources", nargs="+", type=Path)
+            command.add_argument("--folder", type=Path, default=Path(), help="where theirs/_C.py goes (default: here)")
+            command.add_argument("--option", action="append", default=[], help="for the compiler: --option=-fopenmp")
+    scan = commands.add_parser("scan", help="what sources use: covered, through the dispatcher, uncovered")
+    scan.add_argument("path", type=Path, help="a file or a folder")
+    scan.add_argument("--all", action="store_true", help="list what is covered, too")
+    commands.add_parser("schemas", help="compare the table of ATen's schemas with the torch installed here")
+    arguments = parser.parse_args()
+    if arguments.command == "include":
+        print(INCLUDE)
+    elif arguments.command == "schemas":
+        return schemas()
+    elif arguments.command == "scan":
+        from aten_stable.scan import report
+
+        return report(arguments.path, arguments.all)
+    else:
+        from aten_stable.build import build, flags
+
+        if arguments.command == "flags":
+            print(*flags(arguments.module, torch_folder()))
+        else:
+            print(build(arguments.module, arguments.sources, arguments.folder, torch_folder(), arguments.option))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

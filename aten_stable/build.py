@@ -1,0 +1,43 @@
+"""Compiles C++ sources written for <torch/extension.h> into a module for every Python and every torch from 2.10 on."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from aten_stable import INCLUDE
+from aten_stable.face import write_face
+
+
+def flags(module: str, torch: Path) -> list[str]:
+    """What g++ and nvcc need for the sources of `module` (say, theirs._C), beside their own options."""
+    name = module.rpartition(".")[2]
+    return [
+        "-std=c++17",
+        f"-I{INCLUDE}",  # before torch's own
+        f"-I{torch / 'include'}",
+        "-DTORCH_TARGET_VERSION=0x020a000000000000",  # nothing is used that torch 2.10 lacks
+        f"-DTORCH_EXTENSION_NAME={name}",
+        f"-DATEN_STABLE_NAMESPACE={module.replace('.', '__')}",
+    ]
+
+
+def build(module: str, sources: list[Path], folder: Path, torch: Path, options: list[str]) -> Path:
+    """Writes folder/<module's path>.py and the library beside it; returns the library."""
+    for part in module.split("."):
+        if not part.isidentifier():
+            raise SystemExit(f"error: {module} is no name of a module: write, for example, theirs._C")
+    for source in sources:
+        if not source.is_file():
+            raise SystemExit(f"error: {source} does not exist")
+        if source.suffix == ".cu":
+            raise SystemExit(f"error: {source}: CUDA is compiled by your own nvcc: see `python -m aten_stable flags`")
+    face = folder.joinpath(*module.split(".")).with_suffix(".py")
+    face.parent.mkdir(parents=True, exist_ok=True)
+    library = face.with_name(f"lib{face.stem}.so")
+    libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
+    command = [os.environ.get("CXX", "c++"), *flags(module, torch), "-O2", "-fPIC", "-fvisibility=hidden", "-shared"]
+    result = subprocess.run([*command, *options, *sources, *libraries, "-o", library], check=False)
+    if result.returncode:
+        raise SystemExit("error: the compiler failed; `python -m aten_stable scan` lists what is not covered")
+    write_face(face, library.name)
+    return library

@@ -1,0 +1,15 @@
+"""The Python module in front of a library: `import theirs._C` as before, with no CPython symbol in the library.
+
+`_face.py` is the module; each library gets a copy with its own name in it, so that a wheel needs nothing of this package.
+"""
+
+from pathlib import Path
+
+TEMPLATE = Path(__file__).with_name("_face.py")
+
+
+def write_face(path: Path, library: str) -> None:
+    text = TEMPLATE.read_text()
+    marker = 'LIBRARY = "library.so"'
+    assert text.count(marker) == 1
+    path.write_text(text.replace(marker, f'LIBRARY = "{library}"'))

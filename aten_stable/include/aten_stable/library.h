@@ -1,0 +1,66 @@
+// TORCH_LIBRARY, TORCH_LIBRARY_FRAGMENT and TORCH_LIBRARY_IMPL.
+#pragma once
+
+#include "module.h"
+
+namespace torch {
+inline namespace aten_stable_0 {
+
+class Library {
+ public:
+  Library(::aten_stable::StableLibrary::Kind kind, const char* ns, const char* key)
+      : ns_(ns), library_(::aten_stable::keep(kind, ns, key)) {}
+
+  Library& def(const char* schema) { return library_.def(schema), *this; }
+  Library& def(const std::string& schema) { return def(schema.c_str()); }
+  // With a function, and a schema or a name alone: then the schema follows from the function's type.
+  template <class F>
+  Library& def(const char* schema_or_name, F f) {
+    const std::string given = schema_or_name;
+    const size_t paren = given.find('(');
+    def(paren == std::string::npos ? ::aten_stable::schema<F>(given, {}) : given);
+    ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, "CompositeImplicitAutograd")
+        .impl(given.substr(0, paren).c_str(), ::aten_stable::box(::aten_stable::kernel(f)));
+    return *this;
+  }
+  template <class F>
+  Library& impl(const char* name, F f) {
+    library_.impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
+    return *this;
+  }
+
+ private:
+  const char* ns_;
+  ::aten_stable::StableLibrary& library_;
+};
+
+}  // namespace aten_stable_0
+}  // namespace torch
+
+namespace aten_stable {
+constexpr bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+}  // namespace aten_stable
+
+#define TORCH_FN(function) (&function)
+#define TORCH_SELECTIVE_NAME(name) (name)
+#define TORCH_SELECTIVE_SCHEMA(schema) (schema)
+
+#define ATEN_STABLE_LIBRARY(kind, ns, key, m, id)                                             \
+  static void C10_CONCATENATE(aten_stable_library_, id)(torch::Library&);                     \
+  static const bool C10_CONCATENATE(aten_stable_library_filled_, id) = [] {                   \
+    torch::Library library(::aten_stable::StableLibrary::Kind::kind, C10_STRINGIZE(ns), key); \
+    C10_CONCATENATE(aten_stable_library_, id)(library);                                       \
+    return true;                                                                              \
+  }();                                                                                        \
+  static void C10_CONCATENATE(aten_stable_library_, id)([[maybe_unused]] torch::Library & m)
+
+// C10_UID differs at each use: it is expanded here, once.
+#define TORCH_LIBRARY(ns, m) ATEN_STABLE_LIBRARY(DEF, ns, nullptr, m, C10_UID)
+#define TORCH_LIBRARY_FRAGMENT(ns, m) ATEN_STABLE_LIBRARY(FRAGMENT, ns, nullptr, m, C10_UID)
+#define TORCH_LIBRARY_IMPL(ns, key, m)                                                                          \
+  static_assert(!::aten_stable::starts_with(#key, "Autograd"),                                                  \
+                "aten_stable: kernels for Autograd keys are not covered: register the backward in Python with " \
+                "torch.library.register_autograd");                                                             \
+  ATEN_STABLE_LIBRARY(IMPL, ns, C10_STRINGIZE(key), m, C10_UID)

@@ -1,0 +1,194 @@
+// PYBIND11_MODULE and TORCH_LIBRARY, as libraries of operators with boxed kernels.
+//
+// A function of PYBIND11_MODULE becomes an operator whose schema follows from its C++ signature and its py::arg's. Its
+// kernel is CompositeImplicitAutograd: as under pybind11, what it calls of ATen is recorded for the backward. The
+// module that Python imports (face.py writes it) reads aten_stable_describe().
+#pragma once
+
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "factories.h"
+
+namespace aten_stable __attribute__((visibility("hidden"))) {
+
+  using Stack = StableIValue*;
+  using Kernel = std::function<void(Stack, uint64_t, uint64_t)>;
+  using Boxed = void (*)(Stack, uint64_t, uint64_t);
+
+  // The stable ABI's kernels are plain functions, without a context. So each kernel gets a function of its own.
+  constexpr size_t kMostKernels = 512;
+  inline std::vector<Kernel>& kernels() {
+    static std::vector<Kernel> all;
+    return all;
+  }
+  template <size_t N>
+  void enter(Stack stack, uint64_t inputs, uint64_t outputs) {
+    kernels()[N](stack, inputs, outputs);
+  }
+  template <size_t... N>
+  Boxed entrance(size_t n, std::index_sequence<N...>) {
+    static constexpr Boxed all[] = {&enter<N>...};
+    return all[n];
+  }
+  inline Boxed box(Kernel kernel) {
+    if (kernels().size() == kMostKernels)
+      throw std::runtime_error("aten_stable: more than 512 functions in one library");
+    kernels().push_back(std::move(kernel));
+    return entrance(kernels().size() - 1, std::make_index_sequence<kMostKernels>());
+  }
+
+  template <class F>
+  struct Signature : Signature<decltype(&F::operator())> {};
+  template <class R, class... A>
+  struct Signature<R (*)(A...)> {
+    using Result = R;
+    using Arguments = std::tuple<Bare<A>...>;
+    using Declared = std::tuple<A&&...>;
+  };
+  template <class C, class R, class... A>
+  struct Signature<R (C::*)(A...) const> : Signature<R (*)(A...)> {};
+  template <class C, class R, class... A>
+  struct Signature<R (C::*)(A...)> : Signature<R (*)(A...)> {};
+
+  template <class T>
+  struct Results {
+    static std::string name() { return Wire<Bare<T>>::name(); }
+    static constexpr size_t count = 1;
+    static void put(Stack stack, const Bare<T>& value) { stack[0] = give(value); }
+  };
+  template <>
+  struct Results<void> {
+    static std::string name() { return "()"; }
+    static constexpr size_t count = 0;
+  };
+  template <class... T>
+  struct Results<std::tuple<T...>> {
+    static constexpr size_t count = sizeof...(T);
+    static std::string name() {
+      std::string all;
+      ((all += (all.empty() ? "" : ", ") + Wire<Bare<T>>::name()), ...);
+      return "(" + all + ")";
+    }
+    static void put(Stack stack, const std::tuple<T...>& value) { put(stack, value, std::index_sequence_for<T...>()); }
+    template <size_t... I>
+    static void put(Stack stack, const std::tuple<T...>& value, std::index_sequence<I...>) {
+      ((stack[I] = give(std::get<I>(value))), ...);
+    }
+  };
+  template <class A, class B>
+  struct Results<std::pair<A, B>> : Results<std::tuple<A, B>> {};
+
+  template <class Declared, class Hold>
+  decltype(auto) pass(Hold & value) {
+    if constexpr (std::is_same_v<Hold, Bare<Declared>>)
+      return static_cast<Declared>(value);
+    else
+      return Bare<Declared>(value);
+  }
+
+  // Under pybind11, None is no Tensor; torch.ops passes it as a tensor that is not defined.
+  template <class T>
+  void refuse_none(const T& value) {
+    if constexpr (std::is_same_v<T, at::Tensor>)
+      if (!value.defined()) throw std::runtime_error(text(kWrongArguments, ": None is given for a Tensor"));
+  }
+
+  template <bool none_is_wrong, class F, size_t... I>
+  void run(const F& f, Stack stack, std::index_sequence<I...>) {
+    using S = Signature<F>;
+    std::tuple<typename Wire<std::tuple_element_t<I, typename S::Arguments>>::Hold...> held{
+        take<std::tuple_element_t<I, typename S::Arguments>>(stack[I])...};
+    (void)held;
+    if constexpr (none_is_wrong) (refuse_none(std::get<I>(held)), ...);
+    if constexpr (std::is_void_v<typename S::Result>)
+      f(pass<std::tuple_element_t<I, typename S::Declared>>(std::get<I>(held))...);
+    else
+      Results<typename S::Result>::put(stack,
+                                       f(pass<std::tuple_element_t<I, typename S::Declared>>(std::get<I>(held))...));
+  }
+
+  template <bool none_is_wrong = false, class F>
+  Kernel kernel(F f) {
+    using S = Signature<F>;
+    static constexpr size_t count = std::tuple_size_v<typename S::Arguments>;
+    return [f](Stack stack, uint64_t inputs, uint64_t outputs) {
+      if (inputs != count || outputs != Results<typename S::Result>::count)
+        throw std::runtime_error(text("aten_stable: the schema has ", inputs, " arguments and ", outputs,
+                                      " results, and the C++ function ", count, " and ",
+                                      Results<typename S::Result>::count));
+      run<none_is_wrong>(f, stack, std::make_index_sequence<count>());
+    };
+  }
+
+  template <class... T>
+  std::vector<std::string> names(std::tuple<T...>*) {
+    return {Wire<T>::name()...};
+  }
+
+  struct Argument {
+    std::string name;
+    std::optional<std::string> otherwise;  // the default, as a schema writes it
+    bool star = false;                     // py::kw_only()
+  };
+
+  template <class F>
+  std::string schema(const std::string& name, const std::vector<Argument>& given) {
+    const auto types = names(static_cast<typename Signature<F>::Arguments*>(nullptr));
+    std::string all;
+    size_t at = 0;
+    for (const Argument& a : given) {
+      if (a.star) {
+        all += all.empty() ? "*" : ", *";
+        continue;
+      }
+      if (at == types.size()) throw std::runtime_error(name + ": more py::arg than arguments");
+      all += (all.empty() ? "" : ", ") + types[at] + " " + a.name;
+      if (a.otherwise) {
+        const bool number = types[at] == "float" && a.otherwise->find_first_not_of("-0123456789") == std::string::npos;
+        all += "=" + *a.otherwise + (number ? ".0" : "");
+      }
+      ++at;
+    }
+    if (at != 0 && at != types.size()) throw std::runtime_error(name + ": py::arg must name all arguments or none");
+    for (; at < types.size(); ++at) all += (all.empty() ? "" : ", ") + types[at] + " arg" + std::to_string(at);
+    return name + "(" + all + ") -> " + Results<typename Signature<F>::Result>::name();
+  }
+
+  using StableLibrary = torch::stable::detail::StableLibrary;
+  inline StableLibrary& keep(StableLibrary::Kind kind, const char* ns, const char* key) {
+    return *new StableLibrary(kind, ns, key, "", 0);  // as long as the process: torch does not unload libraries
+  }
+
+  inline std::string quoted(const std::string& text) {
+    std::string all = "\"";
+    for (const char c : text) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(c));
+      all += c == '"' || c == '\\' || (c >= 0 && c < ' ') ? std::string(code) : std::string(1, c);
+    }
+    return all + "\"";
+  }
+
+  // schemas.def as JSON.
+  inline const std::string& schemas() {
+    static const std::string all = [] {
+      std::string rows;
+#define X(id, name, overload, text) \
+  rows += (rows.empty() ? "[" : ", [") + quoted(name) + ", \"" overload "\", " + quoted(text) + "]";
+#include "schemas.def"
+#undef X
+      return "[" + rows + "]";
+    }();
+    return all;
+  }
+
+}  // namespace aten_stable
+
+// For the module that Python imports: it compares the table with its torch.
+extern "C" __attribute__((used, visibility("default"))) inline const char* aten_stable_schemas() {
+  return ::aten_stable::schemas().c_str();
+}

@@ -1,0 +1,163 @@
+// PYBIND11_MODULE, m.def, py::arg: the part of pybind11 that binds functions.
+#pragma once
+
+#include "module.h"
+
+namespace aten_stable __attribute__((visibility("hidden"))) {
+
+  inline std::string literal(bool value) { return value ? "True" : "False"; }
+  inline std::string literal(const char* value) {
+    for (const char* c = value; *c; ++c)
+      if (*c == '"' || *c == '\\' || *c < ' ')
+        throw std::runtime_error("aten_stable: a default with quotes or escapes");
+    return "\"" + std::string(value) + "\"";
+  }
+  inline std::string literal(const std::string& value) { return literal(value.c_str()); }
+  inline std::string literal(std::nullopt_t) { return "None"; }
+  template <class T>
+  std::enable_if_t<std::is_arithmetic_v<T> && !std::is_same_v<T, bool>, std::string> literal(T value) {
+    if constexpr (std::is_integral_v<T>) return std::to_string(value);
+    if (!std::isfinite(value)) throw std::runtime_error("aten_stable: a default must be finite");
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.17g", static_cast<double>(value));
+    return digits;
+  }
+  template <class T>
+  std::string literal(const std::vector<T>& values) {
+    std::string all;
+    for (const T& value : values) all += (all.empty() ? "" : ", ") + literal(value);
+    return "[" + all + "]";
+  }
+  template <class T>
+  std::string literal(const std::optional<T>& value) {
+    return value ? literal(*value) : "None";
+  }
+
+  inline std::string& description() {
+    static std::string json;
+    return json;
+  }
+
+}  // namespace aten_stable
+
+namespace pybind11 {
+
+struct none {};
+struct kw_only {};
+struct gil_scoped_release {};  // torch.ops has released it already
+template <class...>
+struct call_guard {};
+
+namespace aten_stable_detail {
+inline std::string literal(none) { return "None"; }
+template <class T>
+std::string literal(const T& value) {
+  return ::aten_stable::literal(value);
+}
+}  // namespace aten_stable_detail
+
+struct arg {
+  explicit arg(const char* name) : argument{name, std::nullopt} {}
+  template <class T>
+  arg operator=(const T& value) const {
+    arg copy = *this;
+    if constexpr (std::is_convertible_v<T, const char*>)
+      copy.argument.otherwise = ::aten_stable::literal(static_cast<const char*>(value));
+    else
+      copy.argument.otherwise = aten_stable_detail::literal(value);
+    return copy;
+  }
+  ::aten_stable::Argument argument;
+};
+
+namespace literals {
+inline arg operator""_a(const char* name, size_t) { return arg(name); }
+}  // namespace literals
+
+// More of pybind11 would need Python's C API, and with it a wheel for each Python.
+template <class... T>
+class class_ {
+  static_assert(::aten_stable::never<T...>,
+                "aten_stable: py::class_ is not covered: bind functions on tensors, and write the class in Python");
+};
+
+class module_ {
+ public:
+  explicit module_(const char* ns) : ns_(ns), def_(nullptr), impl_(nullptr) {}
+  std::string& doc() { return doc_; }
+
+  template <class F, class... Extra>
+  module_& def(const char* name, F&& f, const Extra&... extra) {
+    using Function = std::decay_t<F>;
+    open();
+    std::string help;
+    std::vector<::aten_stable::Argument> arguments;
+    (add(help, arguments, extra), ...);
+    size_t same = 0;
+    for (const std::string& known : names_) same += known == name;
+    names_.push_back(name);
+    const std::string op = name + (same ? ".overload" + std::to_string(same) : "");
+    const std::string schema = ::aten_stable::schema<Function>(op, arguments);
+    def_->def(schema.c_str());
+    impl_->impl(op.c_str(), ::aten_stable::box(::aten_stable::kernel<true, Function>(f)));
+    functions_ += (functions_.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(name) +
+                  ", \"doc\": " + ::aten_stable::quoted(help) + ", \"schema\": " + ::aten_stable::quoted(schema) + "}";
+    return *this;
+  }
+  template <class T = void>
+  void attr(const char*) {
+    static_assert(::aten_stable::never<T>,
+                  "aten_stable: m.attr is not covered: set it in a Python file of the package");
+  }
+  template <class T = void>
+  module_ def_submodule(const char*, const char* = "") {
+    static_assert(::aten_stable::never<T>,
+                  "aten_stable: submodules are not covered: bind the functions in this module");
+    return module_("");
+  }
+
+  std::string describe() const {
+    return "{\"namespace\": " + ::aten_stable::quoted(ns_) + ", \"doc\": " + ::aten_stable::quoted(doc_) +
+           ", \"functions\": [" + functions_ + "]}";
+  }
+
+ private:
+  using Library = ::aten_stable::StableLibrary;
+  void open() {
+    if (def_ != nullptr) return;
+    def_ = &::aten_stable::keep(Library::Kind::FRAGMENT, ns_, nullptr);
+    impl_ = &::aten_stable::keep(Library::Kind::IMPL, ns_, "CompositeImplicitAutograd");
+  }
+  using Arguments = std::vector<::aten_stable::Argument>;
+  static void add(std::string& help, Arguments&, const char* text) { help = text; }
+  static void add(std::string&, Arguments& all, const arg& a) { all.push_back(a.argument); }
+  static void add(std::string&, Arguments& all, kw_only) { all.push_back({"", std::nullopt, true}); }
+  template <class... T>
+  static void add(std::string&, Arguments&, call_guard<T...>) {}
+
+  const char* ns_;
+  Library *def_, *impl_;
+  std::string doc_, functions_;
+  std::vector<std::string> names_;
+};
+using module = module_;
+
+}  // namespace pybind11
+namespace py = pybind11;
+
+#ifndef ATEN_STABLE_NAMESPACE
+#define ATEN_STABLE_NAMESPACE TORCH_EXTENSION_NAME  // `python -m aten_stable build` gives one with the package's name
+#endif
+
+#define PYBIND11_MODULE(name, m, ...)                                                    \
+  static void aten_stable_fill_module(pybind11::module_&);                               \
+  static const bool aten_stable_module_filled = [] {                                     \
+    pybind11::module_ module(C10_STRINGIZE(ATEN_STABLE_NAMESPACE));                      \
+    aten_stable_fill_module(module);                                                     \
+    ::aten_stable::description() = module.describe();                                    \
+    return true;                                                                         \
+  }();                                                                                   \
+  extern "C" __attribute__((visibility("default"))) const char* aten_stable_describe() { \
+    return aten_stable_module_filled ? ::aten_stable::description().c_str() : nullptr;   \
+  }                                                                                      \
+  static void aten_stable_fill_module([[maybe_unused]] pybind11::module_& m)

@@ -1,0 +1,156 @@
+// How a C++ type crosses the dispatcher: its name in a schema, and the conversions. One rule for calls in both
+// directions: from this library into ATen's operators (ops.h), and from torch.ops into this library (module.h).
+//
+// Wire<T>: Stable is the stable ABI's type, Hold owns the value during a call, and a parameter T is made from a Hold.
+#pragma once
+
+#include "tensor.h"
+
+namespace aten_stable {
+
+template <class T, class = void>
+struct Wire {
+  static_assert(never<T>,
+                "aten_stable: this type cannot cross the dispatcher. Covered: Tensor, bool, integers, float, double, "
+                "std::string, ScalarType, Device, and vectors, ArrayRefs and optionals of them; results may also be "
+                "tuples and pairs. Write one of these in place of at::Scalar, py::object, py::array and classes");
+};
+
+template <class T>
+struct Same {
+  using Stable = T;
+  using Hold = T;
+  static Stable out(const T& value) { return value; }
+  static Hold in(Stable value) { return value; }
+};
+
+template <>
+struct Wire<at::Tensor> {
+  using Stable = torch::stable::Tensor;
+  using Hold = at::Tensor;
+  static std::string name() { return "Tensor"; }
+  static Stable out(const at::Tensor& t) { return t.stable(); }
+  static Hold in(Stable t) { return at::Tensor(std::move(t)); }
+};
+
+template <>
+struct Wire<bool> : Same<bool> {
+  static std::string name() { return "bool"; }
+};
+
+inline constexpr const char* kWrongArguments = "incompatible function arguments";
+
+template <class T>
+struct Wire<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+  using Stable = int64_t;
+  using Hold = T;
+  static std::string name() { return "int"; }
+  static Stable out(T value) { return static_cast<int64_t>(value); }
+  static Hold in(Stable value) {
+    const T narrow = static_cast<T>(value);
+    if (static_cast<int64_t>(narrow) != value || (value < 0) != (narrow < 0))
+      throw std::runtime_error(text(kWrongArguments, ": ", value, " does not fit into the C++ type"));
+    return narrow;
+  }
+};
+
+template <class T>
+struct Wire<T, std::enable_if_t<std::is_floating_point_v<T>>> {
+  using Stable = double;
+  using Hold = T;
+  static std::string name() { return "float"; }
+  static Stable out(T value) { return value; }
+  static Hold in(Stable value) { return static_cast<T>(value); }
+};
+
+template <>
+struct Wire<std::string> : Same<std::string> {
+  static std::string name() { return "str"; }
+};
+template <>
+struct Wire<std::string_view> : Same<std::string> {
+  static std::string name() { return "str"; }
+};
+
+template <>
+struct Wire<c10::ScalarType> : Same<c10::ScalarType> {
+  static std::string name() { return "ScalarType"; }
+};
+template <>
+struct Wire<c10::MemoryFormat> : Same<c10::MemoryFormat> {
+  static std::string name() { return "MemoryFormat"; }
+};
+template <>
+struct Wire<c10::Layout> : Same<c10::Layout> {
+  static std::string name() { return "Layout"; }
+};
+
+template <>
+struct Wire<c10::Device> {
+  using Stable = torch::stable::Device;
+  using Hold = c10::Device;
+  static std::string name() { return "Device"; }
+  static Stable out(const c10::Device& device) { return device.stable(); }
+  static Hold in(Stable device) { return device; }
+};
+
+template <class List, class T>
+struct ListWire {
+  static_assert(!std::is_same_v<T, bool>, "aten_stable: lists of bool are not covered: write std::vector<int64_t>");
+  using Stable = std::vector<typename Wire<T>::Stable>;
+  using Hold = std::vector<T>;
+  static std::string name() { return Wire<T>::name() + "[]"; }
+  static Stable out(const List& list) {
+    Stable all;
+    all.reserve(list.size());
+    for (const T& value : list) all.push_back(Wire<T>::out(value));
+    return all;
+  }
+  static Hold in(Stable list) {
+    Hold all;
+    all.reserve(list.size());
+    for (auto& value : list) all.push_back(Wire<T>::in(std::move(value)));
+    return all;
+  }
+};
+template <class T>
+struct Wire<std::vector<T>> : ListWire<std::vector<T>, T> {};
+template <class T>
+struct Wire<c10::ArrayRef<T>> : ListWire<c10::ArrayRef<T>, T> {};
+
+template <class T>
+struct Wire<std::optional<T>> {
+  using Stable = std::optional<typename Wire<T>::Stable>;
+  using Hold = std::optional<typename Wire<T>::Hold>;
+  static std::string name() { return Wire<T>::name() + "?"; }
+  static Stable out(const std::optional<T>& value) {
+    return value ? Stable(Wire<T>::out(*value)) : Stable(std::nullopt);
+  }
+  static Hold in(Stable value) { return value ? Hold(Wire<T>::in(std::move(*value))) : Hold(std::nullopt); }
+};
+
+template <class T>
+using Bare = std::remove_cv_t<std::remove_reference_t<T>>;
+
+template <class T>
+StableIValue give(const T& value) {
+  return torch::stable::detail::from(Wire<T>::out(value));
+}
+
+template <class T>
+typename Wire<T>::Hold take(StableIValue value) {
+  if constexpr (std::is_same_v<typename Wire<T>::Stable, std::string>) {  // torch's own conversion leaks the string
+    const auto handle = torch::stable::detail::to<StringHandle>(value);
+    size_t length = 0;
+    const char* data = nullptr;
+    TORCH_ERROR_CODE_CHECK(torch_string_length(handle, &length));
+    TORCH_ERROR_CODE_CHECK(torch_string_c_str(handle, &data));
+    std::string copy(data, length);
+    TORCH_ERROR_CODE_CHECK(torch_delete_string(handle));
+    return copy;
+  } else {
+    return Wire<T>::in(torch::stable::detail::to<typename Wire<T>::Stable>(value));
+  }
+}
+
+}  // namespace aten_stable

@@ -1,0 +1,5 @@
+#pragma once
+#include <aten_stable/factories.h>
+#include <aten_stable/dispatch.h>
+#include <aten_stable/pybind.h>
+#include <aten_stable/library.h>

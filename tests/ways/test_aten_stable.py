@@ -1,0 +1,292 @@
+"""Sources written for <torch/extension.h>, each compiled twice, against ATen and against aten_stable's headers: same bits.
+
+The sources in aten_stable/ know nothing of the stable ABI. The torch of this environment compiles both; the libraries for
+the stable ABI have no symbol of torch's C++ or of CPython.
+"""
+
+import concurrent.futures
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(__file__).with_name("aten_stable")
+TORCH = Path(torch.__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from aten_stable.build import build, flags  # noqa: E402
+from aten_stable.scan import header, table, uses  # noqa: E402
+
+PROJECTS = ("windows", "options", "registered")
+# A process has one operator of a name: the second build of registered.cpp gets a namespace of its own.
+OTHER_NAMESPACE = "-Daten_stable_registered=aten_stable_registered_too"
+
+
+def compile_against_aten(name, folder):
+    python = Path(sysconfig.get_paths()["include"])
+    includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", python]
+    libraries = [f"-L{TORCH / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
+    command = ["nice", "c++", "-std=c++17", "-O0", "-w", "-shared", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
+    command += [*(f"-I{path}" for path in includes), SOURCES / f"{name}.cpp", *libraries, "-o", folder / f"{name}.so"]
+    subprocess.run(command, check=True)
+
+
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory):
+    """{name: (the module on ATen, the module on the stable ABI)}; ATEN_STABLE_ATEN may hold the former, built before."""
+    ready = os.environ.get("ATEN_STABLE_ATEN")
+    if not ready and not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        pytest.skip("the build against ATen needs Python.h")
+    aten = Path(ready) if ready else tmp_path_factory.mktemp("aten")
+    stable = tmp_path_factory.mktemp("stable")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = [] if ready else [pool.submit(compile_against_aten, name, aten) for name in PROJECTS]
+        for name in PROJECTS:
+            jobs.append(
+                pool.submit(
+                    build, f"theirs.{name}", [SOURCES / f"{name}.cpp"], stable, TORCH, ["-Wall", "-O0", OTHER_NAMESPACE]
+                )
+            )
+        for job in jobs:
+            job.result()
+    torch.ops.load_library(aten / "registered.so")
+    return {
+        name: (
+            load(name, aten / f"{name}.so") if name != "registered" else torch.ops.aten_stable_registered,
+            load(f"theirs.{name}", stable / f"theirs/{name}.py"),
+        )
+        for name in PROJECTS
+    }
+
+
+@pytest.fixture
+def windows(modules):
+    return modules["windows"]
+
+
+@pytest.fixture
+def options(modules):
+    return modules["options"]
+
+
+def outcome(function, *args, **kwargs):
+    """What a call gives: a result, or the exception's type and first line."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return type(error), str(error).split("\n")[0]
+
+
+def assert_same(one, two):
+    assert type(one) is type(two)
+    if isinstance(one, torch.Tensor):
+        assert (one.dtype, one.shape, one.stride()) == (two.dtype, two.shape, two.stride())
+        assert torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (one, two)))
+    elif isinstance(one, (tuple, list)):
+        assert len(one) == len(two)
+        for a, b in zip(one, two, strict=True):
+            assert_same(a, b)
+    else:
+        assert one == two
+
+
+@pytest.fixture
+def tensor():
+    generator = torch.Generator().manual_seed(0)
+    return lambda *shape, dtype=torch.float32: torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_accessors(windows, tensor, dtype):
+    x = tensor(5, 9, dtype=dtype)
+    for case in (x, x[:, ::2], x.t(), x[:0]):
+        assert_same(*(module.forward(case, 2) for module in windows))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_composite(windows, tensor, dtype):
+    x, w, h = tensor(4, 3, dtype=dtype), tensor(6, 5, dtype=dtype), tensor(4, 2, dtype=dtype)
+    assert_same(*(module.gates(x, w, h) for module in windows))
+
+
+def test_autograd_goes_through_what_a_function_calls(windows, tensor):
+    grads = []
+    for module in windows:
+        torch.manual_seed(0)
+        x = torch.linspace(-1, 1, 12).view(4, 3).requires_grad_()
+        module.gates(x, tensor(6, 5).fill_(0.25), tensor(4, 2).fill_(0.5))[0].sum().backward()
+        grads.append(x.grad)
+    assert_same(*grads)
+
+
+def test_keywords_defaults_and_errors(windows, tensor):
+    x = tensor(4, 9)
+    for args, kwargs in (
+        ((x,), {}),
+        ((), {"x": x, "window": 4}),
+        ((x,), {"window": 4}),
+        ((x, 0), {}),  # TORCH_CHECK
+        ((x[0], 1), {}),
+        ((x.int(), 2), {}),  # AT_DISPATCH
+    ):
+        assert_same(*(outcome(module.forward, *args, **kwargs) for module in windows))
+    for args, kwargs in (
+        ((), {}),
+        ((x, 2.5), {}),
+        ((x, 2), {"other": 1}),
+        ((None,), {}),
+        ((x, 1 << 40), {}),
+        ((x, 1, 2), {}),
+    ):
+        assert [outcome(module.forward, *args, **kwargs)[0] for module in windows] == [TypeError, TypeError]
+    assert [module.count(x) for module in windows] == [36, 36]
+    assert [module.count(x.double()) for module in windows] == [-1, -1]
+
+
+def test_face(windows):
+    aten, stable = windows
+    assert stable.__doc__ == aten.__doc__ == "Sums over windows."
+    assert stable.forward.__name__ == "forward"
+    assert "Sliding sums along the rows" in stable.forward.__doc__
+    assert "int window=3" in stable.forward.__doc__
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_optionals(options, tensor, dtype):
+    x, weight, bias = tensor(3, 4, dtype=dtype), tensor(4, dtype=dtype), tensor(3, 1, dtype=dtype)
+    for given in (
+        {},
+        {"weight": weight},
+        {"bias": bias},
+        {"weight": weight, "bias": bias, "scale": 0.3},
+        {"scale": 1 / 3},
+    ):
+        assert_same(*(module.affine(x, **given) for module in options))
+    assert_same(*(module.affine(x, None, None, 3) for module in options))
+    ours, theirs = x.clone(), x.clone()
+    for module, own in zip(options, (theirs, ours), strict=True):
+        module.affine(own, weight, inplace=True, scale=2.0)
+    assert_same(theirs, ours)
+    assert not torch.equal(ours, x)
+
+
+def test_lists_and_strings(options, tensor):
+    many = [tensor(3, 4) for _ in range(3)]
+    for args, kwargs in (
+        ((many,), {}),
+        ((many, [0]), {"mode": "mean"}),
+        ((many,), {"first": 1, "dims": [0, 1]}),
+        (([],), {}),
+        ((many,), {"mode": "median"}),  # std::invalid_argument
+    ):
+        assert_same(*(outcome(module.total, *args, **kwargs) for module in options))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_numbers(options, tensor, dtype):
+    for value in (2.5, -0.1, 3):
+        assert_same(*(module.filled([3, 2], value, tensor(1, dtype=dtype)) for module in options))
+
+
+def test_registered_operators(modules, tensor):
+    namespaces = (modules["registered"][0], torch.ops.aten_stable_registered_too)
+    x, y = tensor(3, 4), tensor(3, 4)
+    for args, kwargs in (
+        ((x, y), {}),
+        ((x, y), {"scale": 0.3, "sum_over": [1]}),
+        ((x, y[:1]), {}),  # TORCH_CHECK
+    ):
+        assert_same(*(outcome(ops.scaled_add, *args, **kwargs) for ops in namespaces))
+    assert [ops.ranks(x) for ops in namespaces] == [2, 2]
+    schemas = [str(ops.scaled_add.default._schema).partition("::")[2] for ops in namespaces]
+    assert schemas[0] == schemas[1]
+    with pytest.raises(NotImplementedError, match="Meta"):  # it has a kernel for CPUs alone
+        namespaces[1].scaled_add(x.to("meta"), y.to("meta"))
+
+
+def test_a_torch_with_other_schemas_is_refused(windows):
+    stable = windows[1]
+    stable._check_schemas([["aten::relu", "", "relu(Tensor self) -> Tensor"]])
+    with pytest.raises(ImportError, match=r"aten::relu was .*Take a newer build"):
+        stable._check_schemas([["aten::relu", "", "relu(Tensor self, int n) -> Tensor"]])
+    with pytest.raises(ImportError, match="aten::gone is gone"):
+        stable._check_schemas([["aten::gone", "", "gone(Tensor self) -> Tensor"]])
+
+
+def test_libraries_have_only_the_stable_abi(modules):
+    shim = (TORCH / "include/torch/csrc/stable/c/shim.h").read_text()
+    newer = set(re.findall(r"\b(torch_\w+)\(", shim.partition("TORCH_FEATURE_VERSION >= TORCH_VERSION_2_11_0")[2]))
+    assert "torch_new_stable_ivalue" in newer
+    for name, (_, stable) in modules.items():
+        library = Path(stable.__file__).with_name(f"lib{name}.so")
+        symbols = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True)
+        names = [line.split()[-1].partition("@")[0] for line in symbols.stdout.splitlines()]
+        assert [n for n in names if re.match(r"_ZNK?(2at|3c10|5torch)|Py|_Py", n)] == []
+        strong = {line.split()[-1] for line in symbols.stdout.splitlines() if line.split()[-2] == "U"}
+        assert not strong & newer, f"{name} needs more than torch 2.10"
+        assert any(n.startswith(("torch_", "aoti_torch_")) for n in names)
+
+
+def test_schemas_are_those_of_this_torch():
+    for name, overload, text in table():
+        assert str(torch._C._get_schema(name, overload)) == f"aten::{text}"
+    assert len(table()) > 100
+
+
+UNCOVERED = {
+    "x.addmm(x, x)": "write bias + x.mm(weight)",
+    "at::arange(3)": "fill at::empty({n}) in a loop",
+    "x.backward()": "call backward() in Python",
+    "x.index_put_({x}, x)": "write select or slice",
+    "torch::pow(x, 2)": "write products",
+}
+
+
+@pytest.mark.parametrize("text", UNCOVERED)
+def test_uncovered_is_an_error_with_words(text, tmp_path):
+    source = tmp_path / "uncovered.cpp"
+    source.write_text(f"#include <torch/extension.h>\nat::Tensor f(at::Tensor x) {{\n  {text};\n  return x;\n}}\n")
+    command = ["c++", *flags("theirs._C", TORCH), "-fsyntax-only", source]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert UNCOVERED[text] in result.stderr
+    assert f"{source}:3:" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["blend.cu"])
+def test_cuda_compiles(name, tmp_path):
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("nvcc is not on the PATH")
+    command = [nvcc, *flags("theirs._C", TORCH), "-arch=sm_90", "-c", SOURCES / name, "-o", tmp_path / "blend.o"]
+    subprocess.run(command, check=True)
+
+
+def test_scan_tells_the_three_apart():
+    found = {(line, what): (kind, instead) for line, what, kind, instead in uses((SOURCES / "windows.cpp").read_text())}
+    assert {kind for kind, _ in found.values()} == {"covered", "dispatcher"}
+    text = (
+        "#include <ATen/TensorIterator.h>\n// at::arange\nauto y = torch::arange(3) + x.relu();\nAT_PRIVATE_THING(x);\n"
+    )
+    assert [(line, what, kind) for line, what, kind, _ in uses(text)] == [
+        (1, "<ATen/TensorIterator.h>", "uncovered"),
+        (3, "torch::arange", "uncovered"),
+        (3, "relu", "dispatcher"),
+        (4, "AT_PRIVATE_THING", "uncovered"),
+    ]
+    assert header("torch/extension.h") == ("covered", "")
