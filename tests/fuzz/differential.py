@@ -72,7 +72,8 @@ def flatten_copy(rng, dtype):
 def bias_act(rng, dtype):
     x, dim = tensor(rng, image_shape(rng, 40), dtype), rng.randint(-4, 3)
     b = randn(x.shape[dim], dtype=dtype, seed=rng.randrange(2**31)) if rng.random() < 0.7 else None
-    grad = randn(*x.shape, dtype=dtype, seed=rng.randrange(2**31))
+    # In the layout of the output: where only the gradient is read (act="linear"), the result has its layout.
+    grad = torch.empty_like(x).copy_(randn(*x.shape, dtype=dtype, seed=rng.randrange(2**31)))
     options = test_bias_act.OPTIONS[rng.choice([*test_bias_act.OPTIONS])]
     test_bias_act.check(x, b, grad, dim, act=rng.choice([*test_bias_act.ACTS]), **options)
 
@@ -83,7 +84,9 @@ def upfirdn2d(rng, dtype):
     wide, high = (1, 1) if f is None else (f.shape[-1], f.shape[0])
     up, down = ((rng.randint(1, 4), rng.randint(1, 4)) for _ in range(2))
     n, c, h, w = image_shape(rng)
-    padding = [rng.randint(-2, 12) for _ in range(4)]
+    # The reference crops before it pads: no more than there is.
+    most = [min(2, size * step // 2) for size, step in ((w, up[0]), (w, up[0]), (h, up[1]), (h, up[1]))]
+    padding = [rng.randint(-crop, 12) for crop in most]
     for axis, size, need in ((0, w * up[0], wide), (2, h * up[1], high)):
         padding[axis] += max(0, need - size - padding[axis] - padding[axis + 1])
     arguments = (up, down, padding, rng.random() < 0.5, rng.choice([1, 0.5, -2.0]))
