@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from common import in_forks, python
+from common import INSTRUCTION_SETS, in_forks, python
 from depthwise import opened  # noqa: F401
 
 
@@ -12,7 +12,7 @@ def test_other_machines(device):
     """The same comparisons with instruction sets that this machine has not chosen: that happens once a process."""
     if device != "cpu":
         pytest.skip("the CPU's instruction sets")
-    order, chosen = ["baseline", "avx2", "avx512", "avx512_bf16"], torch.ops.customops._cpu_capability()
+    order, chosen = INSTRUCTION_SETS, torch.ops.customops._cpu_capability()
     others = [one for one in order if one != chosen]
     code = """
 for memory_format in tests.FORMATS:
@@ -72,7 +72,6 @@ for dtype, memory_format, at_end, channels in itertools.product(
             assert torch.equal(run(*inputs), run(*(guarded(t, at_end) for t in inputs)))
 print("read")
 """
-    capabilities = ("baseline", "avx2", "avx512", "avx512_bf16")  # as far as the machine has them
-    uses = [f"os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {one!r}\n{code}" for one in capabilities]
+    uses = [f"os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {one!r}\n{code}" for one in INSTRUCTION_SETS]
     run = python(in_forks("import customops", uses), PYTHONPATH=":".join(sys.path))
-    assert run.stdout.split() == ["read"] * len(capabilities), run.stderr
+    assert run.stdout.split() == ["read"] * len(INSTRUCTION_SETS), run.stderr

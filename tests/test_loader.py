@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from common import in_forks, python
+from common import INSTRUCTION_SETS, in_forks, python
 
 import customops
 from customops import _recipes, _state
@@ -35,7 +35,7 @@ print(torch.ops.customops._cpu_capability())  # that far only if all is right
 
 
 def test_every_instruction_set_is_right():
-    order = ["baseline", "avx2", "avx512", "avx512_bf16"]
+    order = INSTRUCTION_SETS
     choose = "os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {!r}\n"
     run = python(in_forks("import customops, torch", [choose.format(one) + CHECK_ALL_DTYPES for one in order]))
     found = run.stdout.split()
@@ -48,7 +48,9 @@ def test_every_instruction_set_is_right():
 def test_unknown_capability_is_refused(n):
     code = f"import customops, torch; customops.add2(torch.ones({n}), torch.ones({n}))"
     run = python(code, CUSTOMOPS_CPU_CAPABILITY="sse9")
-    assert "CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2, avx512 or avx512_bf16, got sse9" in run.stderr
+    *all_but_last, last = INSTRUCTION_SETS
+    names = f"{', '.join(all_but_last)} or {last}" if all_but_last else last
+    assert f"CUSTOMOPS_CPU_CAPABILITY must be {names}, got sse9" in run.stderr
 
 
 @pytest.mark.parametrize("shadow", ["torch/__init__.py", "torch.py"])

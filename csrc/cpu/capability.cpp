@@ -8,12 +8,19 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 namespace customops::cpu {
 namespace {
 
+#if CUSTOMOPS_NEON
+constexpr const char* kNames[] = {"neon"};
+#define CUSTOMOPS_ALL_NAMES "neon"
+#else
 constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+#define CUSTOMOPS_ALL_NAMES "baseline, avx2, avx512 or avx512_bf16"
+#endif
 
 Capability detect() {
 #if CUSTOMOPS_X86_64
@@ -46,9 +53,9 @@ Capability choose() {
   const Capability best = detect();
   const char* requested = std::getenv("CUSTOMOPS_CPU_CAPABILITY");
   if (requested == nullptr || *requested == '\0') return fastest(best);
-  for (int level = 0; level < 4; ++level)
+  for (int level = 0; level < int(std::size(kNames)); ++level)
     if (std::string(requested) == kNames[level]) return std::min(best, Capability(level));
-  fail("CUSTOMOPS_CPU_CAPABILITY must be baseline, avx2, avx512 or avx512_bf16, got ", requested);
+  fail("CUSTOMOPS_CPU_CAPABILITY must be " CUSTOMOPS_ALL_NAMES ", got ", requested);
 }
 
 std::string cpu_capability() { return kNames[int(capability())]; }

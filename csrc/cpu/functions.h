@@ -6,9 +6,13 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__) && defined(__gnu_linux__)
-// glibc 2.29 gave exp a new version, which would ask for that glibc; the old one serves them all.
+#if defined(__gnu_linux__)
+// glibc 2.29 gave exp a new version, which would ask for that glibc; the architecture's first one serves them all.
+#if defined(__x86_64__)
 __asm__(".symver exp, exp@GLIBC_2.2.5");
+#elif defined(__aarch64__)
+__asm__(".symver exp, exp@GLIBC_2.17");
+#endif
 #endif
 
 namespace customops::cpu {

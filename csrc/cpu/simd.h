@@ -1,6 +1,6 @@
 // One wheel for every x86-64 CPU: loops are compiled three times inside one library (baseline, AVX2, AVX-512), some of
 // those over bfloat16 a fourth time, and the version to run is chosen once, from what the machine has. The rest of the
-// library keeps the x86-64 baseline.
+// library keeps the x86-64 baseline. On aarch64 the baseline has NEON, and loops are compiled once (neon.h).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,12 @@
 #define CUSTOMOPS_X86_64 1
 #else
 #define CUSTOMOPS_X86_64 0
+#endif
+
+#if defined(__aarch64__)
+#define CUSTOMOPS_NEON 1
+#else
+#define CUSTOMOPS_NEON 0
 #endif
 
 #if CUSTOMOPS_X86_64
@@ -35,6 +41,14 @@ Capability capability();
 
 template <Capability c>
 using Isa = std::integral_constant<Capability, c>;
+
+// A register of numbers of type A (vector.h).
+template <Capability c, class A>
+struct Vec;
+
+// How many vector registers the instruction set has.
+template <Capability c>
+constexpr int kVectorRegisters = c >= Capability::avx512 || CUSTOMOPS_NEON ? 32 : 16;
 
 // Whether c is only the fallback for machines older than some ten years. Loops then have fewer specialised versions:
 // these take long to compile, and hardly any machine runs them.
@@ -154,6 +168,14 @@ CUSTOMOPS_AVX512 inline int64_t narrow_vectors(Isa<Capability::avx512>, const fl
   return i;
 }
 #endif
+
+}  // namespace customops::cpu
+
+#if CUSTOMOPS_NEON
+#include "neon.h"
+#endif
+
+namespace customops::cpu {
 
 // n elements from T to acc_t<T> and back, rounding to nearest, ties to even.
 template <class I>

@@ -14,6 +14,8 @@ constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels", "fwd_rows",
                                         "fwd_tiles",  "wgrad_rows", "wgrad_tiles"};
 constexpr int64_t kTinyPlane = 32;        // pixels
 constexpr int64_t kRowsBytes = 64 << 10;  // of the rows under a window, of images that are read in place
+// Bytes of a register of an instruction set that has fewer specialised loops (kOldest).
+constexpr int64_t kOldestBytes = kOldest<Capability::baseline> ? 16 : 0;
 
 int64_t element_bytes(ScalarType dtype) { return dtype == ScalarType::Double ? 8 : dtype == ScalarType::Float ? 4 : 2; }
 int64_t sum_bytes(ScalarType dtype) { return dtype == ScalarType::Double ? 8 : 4; }
@@ -63,9 +65,9 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   const int64_t width = direction == Direction::fwd ? problem.x.in : problem.x.out;
   const bool widened = !bf16 && element_bytes(problem.dtype) == 2;
   const int64_t bytes = taps_high * width * problem.channels * element_bytes(problem.dtype);
-  const bool rows_fit_cache = !widened && register_bytes(machine.capability) > 16 && bytes <= kRowsBytes;
-  const bool many_channels =
-      problem.x.stride == 1 && problem.channels > lanes_of(problem, machine) && register_bytes(machine.capability) > 16;
+  const bool rows_fit_cache = !widened && register_bytes(machine.capability) > kOldestBytes && bytes <= kRowsBytes;
+  const bool many_channels = problem.x.stride == 1 && problem.channels > lanes_of(problem, machine) &&
+                             register_bytes(machine.capability) > kOldestBytes;
   return problem.channels_last && (taps_wide <= 7 || many_channels) && (taps_high <= 5 || rows_fit_cache);
 }
 

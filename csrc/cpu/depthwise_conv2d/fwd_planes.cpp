@@ -17,7 +17,7 @@ constexpr int kSideBySide = kTaps == 3 ? 2 : 1;
 
 // Whether the taps of a channel stay in registers.
 template <Capability c, int kTaps>
-constexpr bool kTapsStay = c >= Capability::avx512 || kTaps == 3;
+constexpr bool kTapsStay = kVectorRegisters<c> == 32 || kTaps == 3;
 
 template <class T, int kTaps>
 class PlanesKernel {

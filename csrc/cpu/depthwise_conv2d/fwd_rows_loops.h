@@ -271,7 +271,7 @@ void add_blocks(const OutputRow<T, O> outputs) {
   using V = Vec<c, acc_t<T>>;
   constexpr bool kFew = kOldest<c>;
   // Three taps of wider numbers wait for memory rather than for sums.
-  constexpr bool kTwice = c >= Capability::avx512 && (kTaps > 3 || sizeof(T) < 4);
+  constexpr bool kTwice = kVectorRegisters<c> == 32 && (kTaps > 3 || sizeof(T) < 4);
   for (int64_t i = 0; i < outputs.count;)
     i += with_block<kFew, kTwice>(outputs.count - i, [&](auto constant) {
       constexpr int kCount = constant;

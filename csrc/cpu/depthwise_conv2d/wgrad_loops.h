@@ -89,7 +89,7 @@ void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_
 template <class I, int kColumns, class T, class A>
 void add_windows(I isa, GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t rows, int64_t length,
                  A* sums) {
-  constexpr int kMaxRows = std::min((I::value >= Capability::avx512 ? 28 : 14) / kColumns, kColumns);
+  constexpr int kMaxRows = std::min((kVectorRegisters<I::value> == 32 ? 28 : 14) / kColumns, kColumns);
   for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
     const int64_t count = ceil_div(rows, blocks);
     with_constant<kMaxRows>(count, [&](auto constant) {

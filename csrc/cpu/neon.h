@@ -1,0 +1,81 @@
+// What differs on ARM: the vector layer for aarch64, whose baseline has NEON: 32 registers of 16 bytes, fused
+// multiply-add, and conversion instructions for float16. Included by simd.h.
+#pragma once
+
+#include <arm_neon.h>
+
+#include "simd.h"
+
+namespace customops::cpu {
+
+// Every aarch64 CPU has what the compiler's baseline has. There is no name for a lesser one.
+inline constexpr Capability kNeon = Capability::baseline;
+
+inline float32x4_t load_four(const Half* p) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p))));
+}
+inline void store_four(Half* p, float32x4_t v) {
+  vst1_u16(reinterpret_cast<uint16_t*>(p), vreinterpret_u16_f16(vcvt_f16_f32(v)));
+}
+
+inline int64_t widen_vectors(Isa<kNeon>, const Half* in, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) vst1q_f32(out + i, load_four(in + i));
+  return i;
+}
+
+inline int64_t narrow_vectors(Isa<kNeon>, const float* in, Half* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) store_four(out + i, vld1q_f32(in + i));
+  return i;
+}
+
+template <>
+struct Vec<kNeon, float> {
+  static constexpr int kLanes = 4;
+  float32x4_t v;
+
+  void set(float x) { v = vdupq_n_f32(x); }
+  void keep() { asm("" : "+w"(v)); }
+  void load(const float* p) { v = vld1q_f32(p); }
+  void store(float* p) const { vst1q_f32(p, v); }
+  void fma(const Vec& a, const Vec& b) { v = vfmaq_f32(v, a.v, b.v); }
+  void fma(const Vec& a, const float* p) { v = vfmaq_f32(v, a.v, vld1q_f32(p)); }
+  static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const float32x4_t x = a.v, y = b.v;
+    lo.v = vzip1q_f32(x, y);
+    hi.v = vzip2q_f32(x, y);
+  }
+  void load(const Half* p) { v = load_four(p); }
+  void store(Half* p) const { store_four(p, v); }
+  void load(const BFloat16* p) {
+    v = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p)), 16));
+  }
+  // To the nearest, ties to even: the upper half of bits + 0x7fff + the lowest bit that stays.
+  void store(BFloat16* p) const {
+    const uint32x4_t bits = vreinterpretq_u32_f32(v), odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    const uint16x4_t nearest = vaddhn_u32(vaddq_u32(bits, odd), vdupq_n_u32(0x7fff));
+    const uint16x4_t number = vmovn_u32(vceqq_f32(v, v));
+    vst1_u16(reinterpret_cast<uint16_t*>(p), vbsl_u16(number, nearest, vdup_n_u16(0x7fc0)));
+  }
+};
+
+template <>
+struct Vec<kNeon, double> {
+  static constexpr int kLanes = 2;
+  float64x2_t v;
+
+  void set(double x) { v = vdupq_n_f64(x); }
+  void keep() { asm("" : "+w"(v)); }
+  void load(const double* p) { v = vld1q_f64(p); }
+  void store(double* p) const { vst1q_f64(p, v); }
+  void fma(const Vec& a, const Vec& b) { v = vfmaq_f64(v, a.v, b.v); }
+  void fma(const Vec& a, const double* p) { v = vfmaq_f64(v, a.v, vld1q_f64(p)); }
+  static void zip(const Vec& a, const Vec& b, Vec& lo, Vec& hi) {
+    const float64x2_t x = a.v, y = b.v;
+    lo.v = vzip1q_f64(x, y);
+    hi.v = vzip2q_f64(x, y);
+  }
+};
+
+}  // namespace customops::cpu
