@@ -24,7 +24,7 @@ TABLE = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_sliding"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
-    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_torch"),
+    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
     ("fwd", "H200", "float32", "nchw", (1, 64, 56, 56), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),

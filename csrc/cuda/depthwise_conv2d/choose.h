@@ -31,7 +31,6 @@ inline bool rows_pay(const Problem& problem) {
 // One output a thread: for so few outputs that a GPU is not full, and few taps, which are not worth more.
 inline bool simple_pays(const Problem& problem) {
   const bool is_3x3 = problem.y.taps == 3 && problem.x.taps == 3, upsamples = problem.x.up > 1 || problem.y.up > 1;
-  if (problem.taps() == 1) return outputs(problem) < (is_dense(problem.x) || problem.channels_last ? 1 << 18 : 1 << 20);
   if (upsamples || !(is_3x3 || (problem.y.taps <= 2 && problem.taps() <= 8))) return false;
   if (problem.channels_last) return problem.taps() <= 5 && outputs(problem) < 1 << 17;
   return outputs(problem) < (is_3x3 ? 1 << 18 : 1 << 17);
@@ -129,6 +128,7 @@ inline Choice choose(const std::optional<Measured>& measured, Choice (*by_rule)(
 
 // Forward and dgrad: the problem says which by its axes.
 inline Choice choose_forward(const Problem& problem, const Gpu& gpu) {
+  if (fwd_scale_takes(problem)) return {Kernel::kFwdScale, false, "one tap: pixels times a weight"};
   const auto measured = problem.flipped
                             ? (problem.channels_last ? measured_dgrad_nhwc(problem) : measured_dgrad_nchw(problem))
                             : (problem.channels_last ? measured_fwd_nhwc(problem) : measured_fwd_nchw(problem));

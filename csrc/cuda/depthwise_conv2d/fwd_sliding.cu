@@ -81,9 +81,10 @@ __global__ void __launch_bounds__(kThreads)
 // How the threads of channels_last images are laid out: a block takes `chunk` vectors of channels and a run of items;
 // an item is a group of outputs. Items count along x within strips of columns, then along y, strips and images.
 struct PixelItems {
-  Divider<uint32_t> chunk, chunks, strip, rows, strips;
+  Divider<uint32_t> chunk, chunks, strip, rows, strips, taps;
   uint32_t items, items_a_block;
   int members, columns;  // columns: all items along x
+  int pitch;             // elements from one tap of the block's channels to the next
   int64_t channels;
   bool along_x;  // x slides
 };
@@ -95,14 +96,16 @@ __global__ void __launch_bounds__(kThreads)
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
   A* const taps = reinterpret_cast<A*>(shared);
-  const int chunk = int(items.chunk.divisor) * kVector;
+  const int chunk = int(items.chunk.divisor) * kVector, pitch = items.pitch;
   uint32_t rest = blockIdx.x, member = threadIdx.x;
   const int64_t first_channel = int64_t(items.chunks.divmod(rest)) * chunk;
   const int channels = int(min(int64_t(chunk), items.channels - first_channel));
   params.weight.visit([&](const auto& element) {
+#pragma unroll 4
     for (int i = threadIdx.x; i < channels * int(params.taps); i += blockDim.x) {
-      const int c = i / int(params.taps), k = i - c * int(params.taps);
-      taps[(params.flipped ? int(params.taps) - 1 - k : k) * chunk + c] =
+      uint32_t c = i;
+      const int k = int(items.taps.divmod(c));
+      taps[(params.flipped ? int(params.taps) - 1 - k : k) * pitch + int(c)] =
           widen(T(element(first_channel * params.taps + i)));
     }
   });
@@ -130,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int v = 0; v < kVector; ++v) sum[o][v] = bias[v];
     sum_group<kOutputs, kVector>(
         params, params.in + n * params.in_image + channel, group, cross,
-        [&](Int k) { return *reinterpret_cast<const Vector<A, kVector>*>(taps + int(k) * chunk + lane); }, sum);
+        [&](Int k) { return *reinterpret_cast<const Vector<A, kVector>*>(taps + int(k) * pitch + lane); }, sum);
     store_group<kOutputs, kVector>(params, params.out + n * params.out_image + channel, group, cross, sum);
   }
 }
@@ -188,9 +191,9 @@ void launch_planes(const ForwardProblem& problem, bool along_x, cudaStream_t str
   }
 }
 
-// Vectors of channels that a block takes; their taps take at most 48 KiB.
+// Vectors of channels that a block takes.
 inline int64_t sliding_chunk(int64_t vectors, int64_t bytes_a_vector) {
-  const int64_t most = std::clamp<int64_t>((48 << 10) / bytes_a_vector, 1, 32);
+  const int64_t most = std::clamp<int64_t>(kSlidingTaps / bytes_a_vector, 1, 32);
   return ceil_div(vectors, ceil_div(vectors, most));
 }
 
@@ -205,10 +208,14 @@ void launch_pixels(const ForwardProblem& problem, bool along_x, cudaStream_t str
   const int64_t a_vector = int64_t(params.taps) * kVector * int64_t(sizeof(acc_t<T>));
   const int64_t chunk = sliding_chunk(vectors, a_vector), chunks = ceil_div(vectors, chunk);
   PixelItems items{};
+  items.taps = Divider<uint32_t>(params.taps);
   items.chunk = Divider<uint32_t>(chunk), items.chunks = Divider<uint32_t>(chunks);
   items.strip = Divider<uint32_t>(strip), items.strips = Divider<uint32_t>(strips);
   items.members = int(kThreads / chunk), items.columns = int(columns), items.along_x = along_x;
   items.channels = problem.channels;
+  // One vector more than a tap has: neighbouring taps, which are loaded together, then lie in other banks.
+  const int64_t padded = (chunk + 1) * a_vector <= kSlidingTaps ? chunk + 1 : chunk;
+  items.pitch = int(padded * kVector);
   const int64_t wanted = device_attribute<cudaDevAttrMultiProcessorCount>() * 16;
   for_pieces(problem.batch, rows, strips * strip * chunks, params, [&](int64_t images, int64_t rows) {
     const int64_t all = images * rows * strips * strip;
@@ -217,7 +224,8 @@ void launch_pixels(const ForwardProblem& problem, bool along_x, cudaStream_t str
     items.items_a_block = uint32_t(items.members * loops);
     const int64_t grid = ceil_div(all, items.items_a_block) * chunks;
     sliding_pixels<T, Int, kOutputs, kVector>
-        <<<unsigned(grid), unsigned(round_up(items.members * chunk, kWarp)), chunk * a_vector, stream>>>(params, items);
+        <<<unsigned(grid), unsigned(round_up(items.members * chunk, kWarp)), padded * a_vector, stream>>>(params,
+                                                                                                          items);
   });
 }
 
@@ -244,6 +252,9 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
     return problem.channels_last ? launch_pixels<T, int64_t, 1, 1>(problem, false, stream)
                                  : launch_planes<T, int64_t, 1>(problem, false, stream);
   if (!problem.channels_last) return launch_contiguous<T>(problem, stream);
+  // So few outputs do not fill a GPU: the time is the latency of a thread's loads, which vectors leave to fewer
+  // threads.
+  if (outputs(problem) < 1 << 16 && problem.taps() >= 25) return launch_vectors<T, 1>(problem, stream);
   if constexpr (sizeof(T) < 8)
     if (has_channel_vectors(problem, 4) && sliding_has_room(problem, 4)) return launch_vectors<T, 4>(problem, stream);
   if (has_channel_vectors(problem, 2) && sliding_has_room(problem, 2)) return launch_vectors<T, 2>(problem, stream);

@@ -13,6 +13,7 @@ enum class Kernel {
   kFwdPixels,
   kFwdDirect,
   kFwdRows,
+  kFwdScale,
   kFwdSimple,
   kFwdSliding,
   kFwdTorch,
@@ -34,10 +35,10 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {
-      "fwd_small",        "fwd_mma",           "fwd_planes",    "fwd_large",    "fwd_pixels",   "fwd_direct",
-      "fwd_rows",         "fwd_simple",        "fwd_sliding",   "fwd_torch",    "fwd_cudnn",    "wgrad_small",
-      "wgrad_mma_planes", "wgrad_mma_pixels",  "wgrad_planes",  "wgrad_pixels", "wgrad_direct", "wgrad_large",
-      "wgrad_rows",       "wgrad_correlation", "wgrad_sliding", "wgrad_torch"};
+      "fwd_small",   "fwd_mma",          "fwd_planes",        "fwd_large",     "fwd_pixels",   "fwd_direct",
+      "fwd_rows",    "fwd_scale",        "fwd_simple",        "fwd_sliding",   "fwd_torch",    "fwd_cudnn",
+      "wgrad_small", "wgrad_mma_planes", "wgrad_mma_pixels",  "wgrad_planes",  "wgrad_pixels", "wgrad_direct",
+      "wgrad_large", "wgrad_rows",       "wgrad_correlation", "wgrad_sliding", "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -179,6 +180,12 @@ inline bool fwd_simple_takes(const Problem& problem) {
          problem.batch < kMaxIndex / (problem.y.out * problem.x.out) / problem.channels;
 }
 
+// One tap, where numbers of outputs and of pixels are ints.
+inline bool fwd_scale_takes(const Problem& problem) {
+  return problem.taps() == 1 && fwd_simple_takes(problem) &&
+         problem.batch < kMaxIndex / (problem.y.in * problem.x.in) / problem.channels;
+}
+
 // Contiguous, stride 1, gradient and image 7 or 8 pixels wide; a lane an image.
 inline bool wgrad_small_takes(const Problem& problem) {
   return fwd_small_takes(problem) && problem.x.in == problem.x.out && (problem.x.in == 7 || problem.x.in == 8) &&
@@ -291,10 +298,12 @@ inline bool wgrad_correlation_takes(const Problem& problem) {
   return !problem.channels_last && slides_in_int32(correlation) && problem.taps() * 8 < kMaxIndex / problem.channels;
 }
 
+constexpr int64_t kSlidingTaps = 48 << 10;  // bytes of shared memory for the taps of a block
+
 // Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images, and
 // the pixels of a row into an int.
 inline bool sliding_has_room(const Problem& problem, int vector) {
-  return problem.taps() * vector * std::max<int64_t>(problem.element_bytes(), 4) <= 48 << 10 &&
+  return problem.taps() * vector * std::max<int64_t>(problem.element_bytes(), 4) <= kSlidingTaps &&
          problem.x.out < kMaxIndex;
 }
 
@@ -345,6 +354,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdPixels: return fwd_pixels_takes(problem);
     case Kernel::kFwdDirect: return fwd_direct_lanes(problem) > 0 || fwd_direct_takes_dilation(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
+    case Kernel::kFwdScale: return fwd_scale_takes(problem);
     case Kernel::kFwdSimple: return fwd_simple_takes(problem);
     case Kernel::kFwdSliding: return !problem.channels_last || sliding_has_room(problem, 1);
     case Kernel::kFwdTorch: return gpu.torch_kernels && torch_native_takes(problem, problem.flipped);

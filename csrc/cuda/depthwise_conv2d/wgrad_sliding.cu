@@ -4,6 +4,10 @@
 // inputs. Neighbouring threads take neighbouring columns of contiguous images, which slide along y unless they are
 // flat, or neighbouring channels of channels_last images, which slide along x. The sums of a block are added in shared
 // memory, those of all blocks by a second kernel (split_batch.cuh), in an order that depends on shapes alone.
+// Zeros times infinity are NaN: a thread's sum that is not finite is computed again, without what lies outside the
+// images.
+#include <cmath>
+
 #include "sliding.cuh"
 #include "split_batch.cuh"
 
@@ -106,10 +110,15 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
   }
 }
 
-// The unit's walk: units count walks, residues, lines and images; where y slides, columns come first.
-template <int kTaps, int kRows, int kVector, bool kChannelsLast, class T, class Int, class A>
-__device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel,
-                         const TapClass<Int>& taps, Int first_tap, Int first_row, A (&sum)[kRows][kTaps][kVector]) {
+// Where the walk of a unit starts. Units count walks, residues, lines and images; where y slides, columns come first.
+template <class T, class Int>
+struct WalkStart {
+  const T *in, *grad;  // the image; the line of its gradient
+  Int cross, residue, first;
+};
+
+template <bool kChannelsLast, class T, class Int>
+__device__ WalkStart<T, Int> start_of(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel) {
   const SlidingAxis<Int>&a = params.slide, &b = params.cross;
   const auto next = [&](Int size) {
     const int64_t whole = unit;
@@ -124,19 +133,47 @@ __device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit,
   walk = next(params.walks), residue = next(a.spacing);
   if (!params.cross_first) cross = next(b.out);
   const int64_t image = kChannelsLast ? unit : unit * params.channels + channel;
-  const T* const in = params.in + image * params.in_image + (kChannelsLast ? channel : 0);
+  const int64_t inside = kChannelsLast ? channel : 0;
+  return {params.in + image * params.in_image + inside,
+          params.grad + image * params.out_image + inside + cross * params.out_cross, cross, residue,
+          walk * params.walk};
+}
+
+template <int kTaps, int kRows, int kVector, bool kChannelsLast, class T, class Int, class A>
+__device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel,
+                         const TapClass<Int>& taps, Int first_tap, Int first_row, A (&sum)[kRows][kTaps][kVector]) {
+  const SlidingAxis<Int>&a = params.slide, &b = params.cross;
+  const WalkStart<T, Int> start = start_of<kChannelsLast>(params, unit, channel);
   const T* rows[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    const Int at = cross * b.down - b.pad + (first_row + row) * b.dilation;
-    rows[row] = at >= 0 && at < b.in && first_row + row < b.taps ? in + at * params.in_cross : nullptr;
+    const Int at = start.cross * b.down - b.pad + (first_row + row) * b.dilation;
+    rows[row] = at >= 0 && at < b.in && first_row + row < b.taps ? start.in + at * params.in_cross : nullptr;
   }
-  const T* const grad =
-      params.grad + image * params.out_image + (kChannelsLast ? channel : 0) + cross * params.out_cross;
-  const Int first = walk * params.walk;
-  add_walk<kTaps, kRows, kVector>(params, rows, grad,
-                                  taps.start + residue * a.down + a.input_step * (first + first_tap),
-                                  residue + a.spacing * first, params.walk, sum);
+  add_walk<kTaps, kRows, kVector>(params, rows, start.grad,
+                                  taps.start + start.residue * a.down + a.input_step * (start.first + first_tap),
+                                  start.residue + a.spacing * start.first, params.walk, sum);
+}
+
+// One sum of a thread, in the order of add_unit: slow, and exact where there are infinities.
+template <bool kChannelsLast, class T, class Int>
+__device__ __noinline__ acc_t<T> sum_again(const WgradSlidingParams<T, Int>& params, int64_t begin, int64_t end,
+                                           int64_t channel, const TapClass<Int>& taps, Int tap, Int row) {
+  const SlidingAxis<Int>&a = params.slide, &b = params.cross;
+  acc_t<T> sum = 0;
+  for (int64_t unit = begin; unit < end; unit += params.members) {
+    const WalkStart<T, Int> start = start_of<kChannelsLast>(params, unit, channel);
+    const Int line = start.cross * b.down - b.pad + row * b.dilation;
+    if (line < 0 || line >= b.in) continue;
+    const T* const in = start.in + line * params.in_cross;
+    for (Int o = start.first; o < start.first + params.walk; ++o) {
+      const Int out = start.residue + a.spacing * o,
+                at = taps.start + start.residue * a.down + a.input_step * (o + tap);
+      if (out < a.out && at >= 0 && at < a.in)
+        sum += widen(start.grad[out * params.out_slide]) * widen(in[at * params.in_slide]);
+    }
+  }
+  return sum;
 }
 
 // blockIdx.x: a group of taps and a chunk of channels; blockIdx.y: a split of the units.
@@ -163,12 +200,20 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
       add_unit<kTaps, kRows, kVector, kChannelsLast>(params, unit, channel, taps, first_tap, first_row, sum);
   // Sums lie as (taps, members, channels) in shared memory, and are added up in a fixed order.
   const int width = int(params.chunk.divisor) * kVector, members = params.members;
+  if (int(member) < members) {
+    A* const own = sums + int(member) * width + lane * kVector;
 #pragma unroll
-  for (int i = 0; i < kSums; ++i)
+    for (int i = 0; i < kSums; ++i)
 #pragma unroll
-    for (int v = 0; v < kVector; ++v)
-      if (int(member) < members)
-        sums[(i * members + int(member)) * width + lane * kVector + v] = sum[i / kTaps][i % kTaps][v];
+      for (int v = 0; v < kVector; ++v) own[i * members * width + v] = sum[i / kTaps][i % kTaps][v];
+#pragma unroll 1
+    for (int i = 0; i < kSums * kVector; ++i) {
+      A& value = own[i / kVector * members * width + i % kVector];
+      const Int row = first_row + i / kVector / kTaps, tap = first_tap + i / kVector % kTaps;
+      if (!isfinite(value) && row < params.cross.taps && tap < taps.count)
+        value = sum_again<kChannelsLast>(params, begin + member, end, channel + i % kVector, taps, tap, row);
+    }
+  }
   __syncthreads();
   const auto write = [&](int i, int c, A total) {
     const Int row = first_row + i / kTaps, tap = first_tap + i % kTaps;
@@ -179,7 +224,7 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
     params.result.write(blockIdx.y, params.channels * params.taps, to, total);
   };
   if (width == 1) {  // a warp a sum
-    for (int i = threadIdx.x / kWarp; i < kSums; i += kBlock / kWarp) {
+    for (int i = threadIdx.x / kWarp; i < kSums; i += int(blockDim.x) / kWarp) {
       A total = 0;
       for (int m = threadIdx.x % kWarp; m < members; m += kWarp) total += sums[i * members + m];
 #pragma unroll
@@ -187,7 +232,7 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
       if (threadIdx.x % kWarp == 0) write(i, 0, total);
     }
   } else {
-    for (int k = threadIdx.x; k < kSums * width; k += kBlock) {
+    for (int k = threadIdx.x; k < kSums * width; k += int(blockDim.x)) {
       const int i = k / width, c = k - i * width;
       A total = 0;
       for (int m = 0; m < members; ++m) total += sums[(i * members + m) * width + c];
@@ -198,6 +243,8 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
 
 // Outputs of a walk, at most: long enough that what a walk reads before its first sum costs little.
 constexpr int64_t kWalk = 24;
+// Threads that fill a GPU, about, as measured on an H200; fixed, so that results depend on shapes alone.
+constexpr double kWantedPlaneThreads = 1 << 15, kWantedPixelThreads = 1 << 16;
 
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
 void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
@@ -217,18 +264,19 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
 
   const SlidingAxis<Int>& a = params.slide;
   const int64_t residue_outputs = ceil_div(int64_t(a.out), int64_t(a.spacing));
-  // Shorter walks where there are too few to keep every thread busy.
-  const int64_t lines =
-      problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * (kChannelsLast ? problem.channels : 1);
-  const int64_t most_walks = ceil_div(residue_outputs, 2 * kTaps);
-  params.walks = Int(std::clamp(ceil_div(kBlock, lines), ceil_div(residue_outputs, kWalk), most_walks));
-  params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
-  params.units = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * int64_t(params.walks);
-
   params.chunks_of_class = int(ceil_div(ceil_div(int64_t(a.taps), int64_t(a.tap_step)), kTaps));
   params.row_groups = int(ceil_div(int64_t(params.cross.taps), kRows));
   const int64_t groups = int64_t(a.classes) * params.row_groups * params.chunks_of_class;
   const int64_t vectors = kChannelsLast ? problem.channels / kVector : problem.channels;
+  // Walks as long as kWalk, or shorter where there are too few to fill a GPU.
+  const double lines = double(problem.batch) * double(params.cross.out) * double(a.spacing) * double(vectors * groups);
+  const int64_t most_walks = ceil_div(residue_outputs, kTaps);
+  const int64_t least_walks = std::min(ceil_div(residue_outputs, kWalk), most_walks);
+  const double wanted_walks = (kChannelsLast ? kWantedPixelThreads : kWantedPlaneThreads) / lines;
+  params.walks = Int(std::clamp(int64_t(std::ceil(wanted_walks)), least_walks, most_walks));
+  params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
+  params.units = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * int64_t(params.walks);
+
   const int64_t chunk = kChannelsLast ? ceil_div(vectors, ceil_div(vectors, 32)) : 1, chunks = ceil_div(vectors, chunk);
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
   params.members = int(kBlock / chunk);
@@ -239,10 +287,14 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t fewest = 2 * params.members;  // units of a block
   params.units_a_split = std::max(ceil_div(params.units, wanted), fewest);
   const int64_t splits = ceil_div(params.units, params.units_a_split);
+  // No more threads than have a unit, and all of them with about as many.
+  const int64_t units = std::min(params.units, params.units_a_split);
+  params.members = int(ceil_div(units, ceil_div(units, params.members)));
   const WgradPartialSums<T> sums(problem, splits);
   params.result = sums.result();
   wgrad_sliding<T, Int, kTaps, kRows, kVector, kChannelsLast>
-      <<<dim3(unsigned(groups * chunks), unsigned(splits)), kBlock, 0, stream>>>(params);
+      <<<dim3(unsigned(groups * chunks), unsigned(splits)), unsigned(round_up(params.members * chunk, kWarp)), 0,
+         stream>>>(params);
   sums.finish(problem, stream);
 }
 
