@@ -6,12 +6,16 @@ PYTHON ?= python3
 CUDA_ARCHS ?=
 PYTHONS ?= 3.10 3.11 3.13
 TORCHES ?= 2.10.0 2.13.0 2.15.0
+PROJECT ?= .
 
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
-BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)"
+given = $(if $(filter file undefined,$(origin $(1))),,$($(1)))
+PAIRS = --project "$(PROJECT)" --pythons "$(call given,PYTHONS)" --torches "$(call given,TORCHES)"
+BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)" $(PAIRS)
 RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it
+export TEST_OPTIONS  # pytest gets them beside the project's own: -k, to run some of the tests
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
 .PHONY: help wheel test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint types format clean
@@ -22,7 +26,8 @@ help:  ## this list
 	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
 	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
 	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows every command of a compiler"
-	@echo "  PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES)"
+	@echo "  PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES); PROJECT=$(PROJECT): whose wheel"
+	$(if $(filter .,$(PROJECT)),,$(RUN) docker/image/project.py "$(PROJECT)")
 
 ##@ use: what a wheel does on this machine
 test-gpu:  ## the op tests on this machine's GPUs, with the wheel of dist/; PYTHON needs torch, pytest, hypothesis, scipy
@@ -32,7 +37,7 @@ bench:  ## time every op and its peers, into benchmarks/results; PYTHON needs cu
 	$(RUN) benchmarks
 
 test-matrix:  ## the op tests against the same wheel file on other Pythons and torches; 5 to 7 GB a pair
-	$(RUN) docker/matrix.py --pythons "$(PYTHONS)" --torches "$(TORCHES)"
+	$(RUN) docker/matrix.py --project "$(PROJECT)" --pythons "$(PYTHONS)" --torches "$(TORCHES)"
 
 ##@ build
 wheel:  ## build, repair, check and test a wheel into dist/; VARIANT=cuda from nothing: 34 min on two slow cores
@@ -42,21 +47,21 @@ image:  ## the build and test images; 2.6 GB for the CPU
 	$(RUN) docker/images.py $(FLAGS)
 
 shell:  ## an interactive clean container with the project under /project
-	$(RUN) docker/images.py $(FLAGS) --shell
+	$(RUN) docker/images.py $(FLAGS) --shell --project "$(PROJECT)"
 
 new-extension:  ## a project of your own with one op, CPU and CUDA: NAME=myops DEST=../myops
 	$(RUN) docker/new_extension.py --name "$(NAME)" --dest "$(DEST)"
 
 fetch:  ## download every locked input to .cache/ (0.7 GB) and verify it; the only step with a network
-	$(RUN) docker/fetch.py
+	$(RUN) docker/fetch.py --project "$(PROJECT)"
 
 bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=...` needs no network then
-	$(RUN) docker/bundle.py $(if $(BUNDLE),"$(BUNDLE)")
+	$(RUN) docker/bundle.py --project "$(PROJECT)" $(if $(BUNDLE),"$(BUNDLE)")
 
 ##@ check
 test:  ## the op tests against the wheel of dist/ (built if absent), then the tests of the pipeline
 	$(RUN) docker/make_wheel.py test $(BUILD_FLAGS)
-	$(RUN) docker/make_wheel.py test-pipeline
+	$(if $(filter .,$(PROJECT)),$(RUN) docker/make_wheel.py test-pipeline)
 
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
 	$(RUN) docker/ways.py
@@ -77,14 +82,14 @@ report:  ## what WHEEL=... holds and where it works; REQUIRE="torch>=2.10 glibc<
 	$(RUN) docker/wheel_report.py "$(WHEEL)" $(if $(REQUIRE),--require "$(REQUIRE)") $(if $(AGAINST),--against "$(AGAINST)") $(if $(JSON),--json)
 
 verify:  ## rebuild WHEEL=... from its recorded commit (on a tag, origin/main or TRUST=ref): identical, or a report
-	$(RUN) docker/verify.py --engine "$(ENGINE)" --trust "$(TRUST)" --attestation "$(ATTESTATION)" --repository "$(REPOSITORY)" "$(WHEEL)"
+	$(RUN) docker/verify.py --project "$(PROJECT)" --engine "$(ENGINE)" --trust "$(TRUST)" --attestation "$(ATTESTATION)" --repository "$(REPOSITORY)" "$(WHEEL)"
 
 ##@ release
 index:  ## dist/simple-root, a static package index that pip and uv install from
-	$(RUN) docker/index.py
+	$(RUN) docker/index.py --dist "$(PROJECT)/dist"
 
 publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
-	$(RUN) docker/publish.py --repository-url "$(REPOSITORY_URL)"
+	$(RUN) docker/publish.py --project "$(PROJECT)" --repository-url "$(REPOSITORY_URL)"
 
 audit:  ## scan the SBOM of WHEEL=... (all of dist/) for known vulnerabilities
 	$(RUN) docker/audit.py $(if $(WHEEL),"$(WHEEL)")
@@ -108,8 +113,8 @@ types:  ## mypy --strict over customops/, with the torch that builds the wheel; 
 format:  ## lint, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
 
-lock:  ## regenerate every lock file (Debian or Ubuntu machine)
-	$(RUN) docker/lock.py
+lock:  ## PROJECT=...: lock its requirements; otherwise every lock file (Debian or Ubuntu machine)
+	$(RUN) $(if $(filter .,$(PROJECT)),docker/lock.py,docker/lock_project.py --engine "$(ENGINE)" $(PAIRS))
 
 clean:  ## remove build products; downloads and images stay
 	rm -rf build dist *.egg-info .cache/out .cache/source .cache/tmp .pytest_cache .ruff_cache

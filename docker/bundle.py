@@ -14,7 +14,7 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from common import (
@@ -100,21 +100,25 @@ def given() -> Iterator[Bundle | None]:
         raise Failure(f"{path} is not a bundle ({error}): run `make bundle` again") from error
 
 
-def locked_files() -> Iterable[tuple[str, Path]]:
-    """(sha256, file in the cache) of everything that a lock names."""
-    import fetch  # not at the top: fetch imports this module
+def locked_files(own: Sequence[Path]) -> Iterable[tuple[str, str, Path]]:
+    """(name in the archive, sha256, file in the cache) of everything that a lock names, a project's own included."""
+    import fetch  # not at the top: these import this module
+    import project_run
 
     for lock in LOCKS.glob("debian-*.lock"):
         for entry in read_debian_lock(lock):
-            yield entry.sha256, CACHE / "debian" / Path(entry.path).name
-    for lock in LOCKS.glob("requirements-*.txt"):
+            path = CACHE / "debian" / Path(entry.path).name
+            yield f"debian/{path.name}", entry.sha256, path
+    wheels = [(lock, CACHE / "wheels") for lock in LOCKS.glob("requirements-*.txt")]
+    for lock, folder in [*wheels, *((lock, project_run.WHEELS) for lock in own)]:
         for entry in read_requirements(lock):
-            yield entry.sha256, fetch.find_wheel(CACHE / "wheels", entry.path)
+            path = fetch.find_wheel(folder, entry.path, entry.sha256)
+            yield f"wheels/{path.name}", entry.sha256, path
 
 
-def write(target: Path) -> None:
+def write(target: Path, own: Sequence[Path] = ()) -> None:
     """Writes the archive; hashes what it writes, so that a bundle never holds another file than the locked one."""
-    files = {f"{path.parent.name}/{path.name}": (sha256, path) for sha256, path in locked_files()}
+    files = {name: (sha256, path) for name, sha256, path in locked_files(own)}
     lines = [f"{sha256} {path.stat().st_size} {name}\n" for name, (sha256, path) in sorted(files.items())]
     with replacing(target) as partial, tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as tar:
 
@@ -136,13 +140,16 @@ def write(target: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", type=Path, nargs="?", default=ROOT / "build/inputs.tar")
-    target = parser.parse_args().target
+    parser.add_argument("--project", type=Path, default=ROOT)
+    args = parser.parse_args()
     os.environ.pop("BUNDLE", None)  # here it names what is written
-    import fetch  # not at the top: fetch imports this module
+    import fetch  # not at the top: these import this module
+    import project_run
 
-    fetch.fetch_all()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write(target)
+    project = project_run.load(args.project)
+    fetch.fetch_all(project)
+    args.target.parent.mkdir(parents=True, exist_ok=True)
+    write(args.target, project_run.locks(project))
 
 
 if __name__ == "__main__":

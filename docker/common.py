@@ -31,18 +31,24 @@ LOCKS = ROOT / "docker/locks"
 DIST = ROOT / "dist"
 CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or ROOT / ".cache").resolve()  # elsewhere only in tests
 
-# The image's CPython and platform, as options of pip.
-PIP_TARGET = ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11", "--abi=cp311", "--abi=abi3",
-              "--abi=none", *(f"--platform={p}_x86_64" for p in (
-                  "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
-                  "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux"))]  # fmt: skip
+PLATFORMS = [f"--platform={p}_x86_64" for p in (
+    "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
+    "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux")]  # fmt: skip
+
+
+def pip_target(python: str = "3.11") -> list[str]:
+    """A CPython of the image and its platform, as options of pip."""
+    abi = "cp" + python.replace(".", "")
+    return ["--only-binary=:all:", "--implementation=cp", f"--python-version={python.rstrip('t')}", f"--abi={abi}",
+            *([] if abi.endswith("t") else ["--abi=abi3"]), "--abi=none", *PLATFORMS]  # fmt: skip
+
 
 # After `python`: installs local wheels, and nothing that was not named.
 PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check")
 
 # Variables of the caller that would change what is built, installed or tested.
 LEFT_OUT_OF_ENVIRONMENT = (
-    "BUNDLE", "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
+    "BUILD_", "BUNDLE", "CCACHE_", "CFLAGS", "CIBW_", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CUDA", "CUSTOMOPS_",
     "CXXFLAGS", "C_INCLUDE_PATH", "GIT_", "LDFLAGS", "LDSHARED", "LIBRARY_PATH", "NVCC_", "PIP_PREFIX", "PIP_TARGET", "PIP_USER",
     "PYTEST_", "PYTHON", "SOURCE_COMMIT", "SOURCE_DIRTY", "VIRTUAL_ENV",
 )  # fmt: skip

@@ -30,16 +30,19 @@ import interpreters
 from common import (
     CACHE,
     LOCKS,
-    PIP_TARGET,
+    ROOT,
     Failure,
     Locked,
     check_sha256,
     debian_mirrors,
     main_guard,
+    pip_target,
     read_debian_lock,
     read_requirements,
     replacing,
+    sha256_of,
 )
+from image.project import Project
 
 RETRY_AFTER_SECONDS = (0, 2, 10)
 STALL_SECONDS = 60  # without a byte
@@ -206,20 +209,35 @@ class Progress:
             print(f"\r\033[K{self}" if self.live else self, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
 
-def find_wheel(folder: Path, requirement: str) -> Path | None:
-    """The wheel of a locked requirement, found by the name and version in its file name."""
+def find_wheel(folder: Path, requirement: str, sha256: str = "") -> Path | None:
+    """The wheel of a locked requirement, found by the name and version in its file name; of several, the one with the hash."""
     name, _, version = requirement.partition("==")
     prefix = f"{name.replace('-', '_').replace('.', '_')}-{version}-".lower()
-    for path in folder.glob("*.whl"):
-        if re.sub(r"^[^-]+", lambda m: m[0].replace(".", "_"), path.name).lower().startswith(prefix):
-            return path
-    return None
+    found = [
+        path
+        for path in folder.glob("*.whl")
+        if re.sub(r"^[^-]+", lambda m: m[0].replace(".", "_"), path.name).lower().startswith(prefix)
+    ]
+    if len(found) > 1:  # for several CPythons
+        return next((path for path in found if sha256_of(path) == sha256), None)
+    return found[0] if found else None
 
 
-def fetch_wheels(lock: Path, folder: Path) -> None:
+def missing_wheels(entries: list[Locked], folder: Path, tag: str) -> list[Locked]:
+    """What is to be downloaded: also what is there for another CPython only."""
+
+    def is_there(entry: Locked) -> bool:
+        path = find_wheel(folder, entry.path, entry.sha256)
+        foreign = path is not None and (match := re.search(r"-(cp\d+)-cp\d+t?-", path.name)) and match[1] != tag
+        return path is not None and not (foreign and sha256_of(path) != entry.sha256)
+
+    return [entry for entry in entries if not is_there(entry)]
+
+
+def fetch_wheels(lock: Path, folder: Path, python: str = "3.11") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_requirements(lock)
-    missing = [entry for entry in entries if find_wheel(folder, entry.path) is None]
+    missing = missing_wheels(entries, folder, "cp" + python.replace(".", "").rstrip("t"))
     with bundle.given() as bundled:
         for entry in missing if bundled else ():
             bundled.take(entry, folder)
@@ -228,11 +246,11 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
         with tempfile.NamedTemporaryFile("w", prefix=f".{lock.stem}.", suffix=".partial", dir=folder) as wanted:
             wanted.write("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
             wanted.flush()
-            run = pip_download(folder, wanted.name)
+            run = pip_download(folder, wanted.name, python)
         if run.returncode:
             raise Failure(explain_pip(run.stderr))
     for entry in entries:
-        path = find_wheel(folder, entry.path)
+        path = find_wheel(folder, entry.path, entry.sha256)
         if path is None:
             raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
         check_sha256(path, entry.sha256)
@@ -242,9 +260,9 @@ def fetch_wheels(lock: Path, folder: Path) -> None:
     )
 
 
-def pip_download(folder: Path, requirements: str) -> subprocess.CompletedProcess:
+def pip_download(folder: Path, requirements: str, python: str) -> subprocess.CompletedProcess:
     quiet = [] if sys.stderr.isatty() and sys.stdout.isatty() else ["--quiet"]  # on a terminal, pip shows its own bar
-    command = [interpreters.with_pip(), "-m", "pip", "download", *quiet, "--disable-pip-version-check", "--no-deps", "--require-hashes", *PIP_TARGET,
+    command = [interpreters.with_pip(), "-m", "pip", "download", *quiet, "--disable-pip-version-check", "--no-deps", "--require-hashes", *pip_target(python),
                "--dest", folder, "--requirement", requirements]  # fmt: skip
     try:
         return children.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)
@@ -283,14 +301,21 @@ def fetch_set(*names: str, locks: Path = LOCKS) -> None:
         fetch_wheels(locks / f"requirements-{name}.txt", CACHE / "wheels")
 
 
-def fetch_all() -> None:
+def fetch_all(project: Project) -> None:
     fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
     fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
+    import project_run  # not at the top: it imports this module
+
+    for pair in project.pairs:
+        project_run.fetch_locks(project, pair, "build", "test")
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    fetch_all()
+    import project_run
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--project", type=Path, default=ROOT, help="whose locks are fetched, too")
+    fetch_all(project_run.load(parser.parse_args().project))
 
 
 if __name__ == "__main__":

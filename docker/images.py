@@ -12,7 +12,7 @@ import children
 import engine as engines
 import fetch
 import rootfs
-from common import CACHE, DIST, ROOT, Failure, main_guard, sha256_of
+from common import CACHE, ROOT, Failure, main_guard, sha256_of
 
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
@@ -98,7 +98,13 @@ def check_disk(engine: str) -> None:
 def fetch_inputs(variant: str, tree: Path = ROOT) -> None:
     cuda, locks = variant == "cuda", tree / "docker/locks"
     fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()), locks=locks)
-    fetch.fetch_set("build", "test", *(CUDA_SETS if cuda else ()), locks=locks)
+    fetch.fetch_set(*requirement_sets(variant, tree), locks=locks)
+
+
+def requirement_sets(variant: str, tree: Path) -> list[str]:
+    """What the images install: of a commit before `tools` was a set of its own, what it had."""
+    sets = ("tools", *TARGETS, "host", *(CUDA_SETS if variant == "cuda" else ()))
+    return [name for name in sets if (tree / f"docker/locks/requirements-{name}.txt").is_file()]
 
 
 def digest_names(variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
@@ -108,9 +114,14 @@ def digest_names(variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
     """
     # What the Dockerfiles copy, and what makes the base images.
     scripts, locks = tree / "docker/image", tree / "docker/locks"
-    copied = [*scripts.glob("*.sh"), *scripts.glob("*.py"), *locks.glob("*.lock"), Path(rootfs.__file__)]
-    sets = (*TARGETS, "host") if variant == "cpu" else (*TARGETS, "host", *CUDA_SETS)
-    copied += [locks / f"requirements-{name}.txt" for name in sets]
+    copied = [
+        *scripts.glob("*.sh"),
+        *scripts.glob("*.py"),
+        *scripts.glob("*.c"),
+        *locks.glob("*.lock"),
+        Path(rootfs.__file__),
+    ]
+    copied += [locks / f"requirements-{name}.txt" for name in requirement_sets(variant, tree)]
     if variant == "cuda":
         copied.append(dockerfile("cpu", tree))
     digest = inputs_digest(manylinux(tree) if base == "manylinux" else base, dockerfile(variant, tree), *sorted(copied))
@@ -163,6 +174,7 @@ def main() -> None:
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--base", default="debian")
     parser.add_argument("--shell", action="store_true", help="then open a shell in the build image")
+    parser.add_argument("--project", type=Path, default=ROOT, help="what the shell sees under /project")
     args = parser.parse_args()
     check_choices(args.variant, args.base)
     engine, _ = engines.choose(args.engine)
@@ -176,8 +188,16 @@ def main() -> None:
     fetch_inputs(args.variant)
     ensure(engine, args.variant, args.base)
     if args.shell:
-        mounts = (f"--volume={ROOT}:/project:ro", f"--volume={DIST}:/out", "--workdir=/project")
-        DIST.mkdir(exist_ok=True)
+        folder, dist = args.project.resolve(), args.project.resolve() / "dist"
+        wheels = (CACHE / "project-wheels").resolve()
+        wheels.mkdir(exist_ok=True)
+        mounts = (
+            f"--volume={folder}:/project:ro",
+            f"--volume={dist}:/out",
+            f"--volume={wheels}:/wheels:ro",
+            "--workdir=/project",
+        )
+        dist.mkdir(exist_ok=True)
         print("/project is read-only; /opt/customops/build-wheel.sh /project /out builds into dist/", flush=True)
         options = ("-it", *mounts, *children.AS_OWNER, "--cap-add=CHOWN")  # CHOWN: you own the wheel
         children.run_container(

@@ -105,7 +105,8 @@ def write_index(dist: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dist", type=Path, default=DIST, help="folder with the wheels")
-    root = write_index(parser.parse_args().dist)
+    dist = parser.parse_args().dist
+    root = write_index(dist)
     for wheel in sorted((root / "files").glob("*.whl")):
         print(f"{sha256_of(wheel)}  {wheel.name}")
     print(

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from common import Failure
 
-LOCKED = "3.11"  # what the locks are for, as common.PIP_TARGET says it to pip
-ANY_PYTHON = ("host", "lint")  # requirement sets whose wheels are for every Python: containers need no 3.11 on the host
+LOCKED = "3.11"  # what the locks are for, as common.pip_target says it to pip
+ANY_PYTHON = (
+    "tools",
+    "lint",
+)  # requirement sets whose wheels are for every Python: containers need no 3.11 on the host
 
 
 def find_python(version: str) -> str | None:

@@ -19,11 +19,14 @@ import tempfile
 from pathlib import Path
 
 import interpreters
-from common import LOCKS, PIP_TARGET, Failure, debian_mirrors, main_guard, sha256_of
+from common import LOCKS, Failure, debian_mirrors, main_guard, pip_target, sha256_of
 
 SUITE = "bullseye"
-# CPython's release tarball, as Debian 12 publishes it: one mirror serves everything.
-SOURCE_SUITE, SOURCE_PACKAGE, SOURCE_VERSION = "bookworm", "python3.11", "3.11.2"
+# CPython's release tarballs, as Debian publishes them: one mirror serves everything. The second lock is for `make wheel PYTHONS=...`.
+PYTHON_SOURCES = (
+    ("debian-source.lock", "bookworm", "python3.11", "3.11.2"),
+    ("debian-pythons.lock", "trixie", "python3.13", "3.13.5"),
+)
 # This package has nvcc, cicc and what they call; its dependencies are not needed (docker/image/install-cuda.sh).
 CUDA_SUITE, CUDA_PACKAGE, CUDA_VERSION = "trixie", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2"
 
@@ -59,8 +62,8 @@ def sources(mirror: str) -> str:
     signed = ",".join(key for keys in KEYS.values() for key in keys)
     return (
         f"deb [arch=amd64 signed-by={signed}] {mirror} {SUITE} main\n"
-        f"deb-src [signed-by={signed}] {mirror} {SOURCE_SUITE} main\n"
-        f"deb [arch=amd64 signed-by={signed}] {mirror} {CUDA_SUITE} non-free\n"
+        + "".join(f"deb-src [signed-by={signed}] {mirror} {suite} main\n" for _, suite, _, _ in PYTHON_SOURCES)
+        + f"deb [arch=amd64 signed-by={signed}] {mirror} {CUDA_SUITE} non-free\n"
     )
 
 
@@ -145,18 +148,18 @@ def lock_debian(apt, packages: Path) -> None:
     write_debian_lock(packages.with_suffix(".lock"), apt.release(SUITE), [found[name] for name in sorted(found)])
 
 
-def lock_python_source(apt) -> None:
+def lock_python_source(apt, lock: str, suite: str, package: str, version: str) -> None:
     """Finds CPython's tarball; its sha256 is that of CPython's own release."""
-    for source in stanzas(apt("apt-cache", "showsrc", "--only-source", SOURCE_PACKAGE)):
+    for source in stanzas(apt("apt-cache", "showsrc", "--only-source", package)):
         for line in source["Checksums-Sha256"].split("\n"):
             sha256, size, name = (line.split() + [""] * 3)[:3]
-            if name.endswith(".orig.tar.gz") and f"_{SOURCE_VERSION}." in name:
+            if name.endswith((".orig.tar.gz", ".orig.tar.xz")) and f"_{version}." in name:
                 path = f"{source['Directory']}/{name}"
                 keys = ("Package", "Version", "SHA256", "Size", "Filename")
-                values = (SOURCE_PACKAGE, SOURCE_VERSION, sha256, size, path)
+                values = (package, version, sha256, size, path)
                 entry = dict(zip(keys, values, strict=True))
-                return write_debian_lock(LOCKS / "debian-source.lock", apt.release(SOURCE_SUITE), [entry])
-    raise Failure(f"{SOURCE_SUITE} has no source of {SOURCE_PACKAGE} {SOURCE_VERSION}")
+                return write_debian_lock(LOCKS / lock, apt.release(suite), [entry])
+    raise Failure(f"{suite} has no source of {package} {version}")
 
 
 def lock_cuda(apt) -> None:
@@ -176,7 +179,7 @@ def lock_python(requirements: Path) -> None:
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         subprocess.run(
             [interpreters.locked(), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", "unused",
-             "--report", report.name, *PIP_TARGET, "--requirement", requirements],
+             "--report", report.name, *pip_target(), "--requirement", requirements],
             check=True,
         )  # fmt: skip
         items = json.load(report)["install"]
@@ -195,7 +198,8 @@ def main() -> None:
     with isolated_apt(debian_mirrors()[0]) as apt:
         for packages in sorted(LOCKS.glob("debian-*.txt")):
             lock_debian(apt, packages)
-        lock_python_source(apt)
+        for source in PYTHON_SOURCES:
+            lock_python_source(apt, *source)
         lock_cuda(apt)
     for requirements in sorted(LOCKS.glob("requirements-*.in")):
         lock_python(requirements)

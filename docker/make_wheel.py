@@ -1,30 +1,28 @@
 """Builds, repairs, checks and tests a wheel: `make wheel`.
 
+The project is PROJECT, by default this repository; every step below learns what it is about from docker/image/project.py alone.
 With docker or podman: fetch, build the images, run cibuildwheel in the build image, run the test stage in the test image.
 No container has a network. With ENGINE=host: the same locked tools in virtual environments under .cache/, this machine's
-compiler, and the manylinux tag that this compiler allows. dist/ changes only if every step succeeds.
+compiler, and the manylinux tag that this compiler allows. The project's dist/ changes only if every step succeeds.
 """
 
 import argparse
 import contextlib
-import json
 import os
+import re
 import shlex
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 import children
 import engine as engines
 import fetch
+import host_build
 import images
-import interpreters
+import project_run
+import pythons
 from common import (
     CACHE,
-    DIST,
     IMAGE_SCRIPTS,
     LOCKS,
     ROOT,
@@ -37,115 +35,81 @@ from common import (
     sha256_of,
     virtual_environment,
 )
-from image import provenance
-
-NEWEST_GCC_FOR_CUDA = 13
-
-
-class Steps:
-    """Prints each step, how long it took here the last time, and the time since the first one."""
-
-    FILE = "durations.json"  # in .cache/: step -> seconds
-
-    def __init__(self, *names: str):
-        self.names, self.done, self.started = names, 0, time.monotonic()
-        self.began = self.started
-        try:
-            known = json.loads((CACHE / self.FILE).read_text())
-            self.seconds = {name: float(took) for name, took in known.items()}
-        except (OSError, ValueError, AttributeError, TypeError):
-            self.seconds = {}
-
-    def next(self) -> None:
-        self.end_step()
-        notes = [f"{time.monotonic() - self.started:.0f} s so far"] if self.done else []
-        name = self.names[self.done]
-        self.done += 1
-        if name in self.seconds:
-            notes.append(f"last time {self.seconds[name]:.0f} s")
-        said = f"  ({', '.join(notes)})" if notes else ""
-        print(f"==> [{self.done}/{len(self.names)}] {name}{said}", flush=True)
-
-    def end_step(self) -> None:
-        now = time.monotonic()
-        if self.done:
-            self.seconds[self.names[self.done - 1]] = round(now - self.began, 1)
-        self.began = now
-
-    def finish(self, text: str) -> None:
-        self.end_step()
-        with replacing(CACHE / self.FILE) as partial:
-            partial.write_text(json.dumps(self.seconds, indent=1) + "\n")
-        print(f"==> {text}  ({time.monotonic() - self.started:.0f} s)", flush=True)
-
-
-class Staged(NamedTuple):
-    """A copy of the sources of a project."""
-
-    facts: dict[str, str]  # commit, dirty flag and time, for the build record
-    hashes: dict[str, str]  # of every file, taken before the facts
-
-    def check(self, folder: Path) -> None:
-        """Refuses what was built from a copy that somebody changed meanwhile: the facts would not be about it."""
-        now = hashes_of(folder)
-        changed = sorted(name for name in self.hashes | now if self.hashes.get(name) != now.get(name))
-        if changed:
-            raise Failure(f"{folder / changed[0]} changed during the build: nothing may write there; run this again")
-
-
-def hashes_of(folder: Path) -> dict[str, str]:
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_symlink():
-            found[str(path.relative_to(folder))] = f"link to {os.readlink(path)}"
-        elif path.is_file():
-            found[str(path.relative_to(folder))] = sha256_of(path)
-    return found
-
-
-def stage(project: Path, staged: Path) -> Staged:
-    subprocess.run(["bash", IMAGE_SCRIPTS / "stage-source.sh", project, staged], check=True)
-    hashes = hashes_of(staged)
-    command = ["bash", IMAGE_SCRIPTS / "source-facts.sh", project, staged]
-    text = subprocess.check_output(command, text=True, env=environment())
-    return Staged(dict(line.split("=", 1) for line in text.splitlines()), hashes)
+from image import architectures, provenance
+from image.project import Pair, Project
+from project_run import memory_file, pair_variables
+from staging import stage
+from steps import Steps
 
 
 def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
     """CUDA_ARCHS as an environment variable of the build; a wrong value fails here, before anything is built."""
-    if not wanted:
+    if not wanted.strip():
         return {}
     if variant != "cuda":
         raise Failure(f"CUDA_ARCHS={wanted} requires VARIANT=cuda, got VARIANT={variant}")
-    sys.path.append(str(ROOT / "csrc"))
-    import nvcc
+    try:
+        return {"CUDA_ARCHS": architectures.one_spelling(wanted)}
+    except architectures.BadArchitecture as error:
+        raise Failure(f"CUDA_ARCHS: {error}") from error
 
-    chosen = nvcc.architectures(wanted)
-    return {"CUDA_ARCHS": ",".join(f"{name}:{arch}" for name, archs in chosen.items() for arch in archs)}
+
+PROXY = """[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[tool.cibuildwheel]
+build = "cp311-manylinux_x86_64"
+build-frontend = { name = "build", args = ["--no-isolation"] }
+repair-wheel-command = "bash /opt/customops/repair-wheel.sh {wheel} {dest_dir}"
+audit-command = ""
+"""
 
 
 def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
-    """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container."""
-    tools = virtual_environment("host")
+    """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container.
+
+    cibuildwheel sees a project of ours whose build backend is docker/image/backend.py: so the same step builds here and in a
+    container that is started by hand, whatever CPython it is for.
+    """
+    tools = virtual_environment("tools")
+    proxy = fresh_folder("proxy")
+    (proxy / "pyproject.toml").write_text(PROXY)
+    shutil.copyfile(IMAGE_SCRIPTS / "backend.py", proxy / "backend.py")
+    shutil.copytree(source, proxy / "project", symlinks=True)
+    variables = variables | {"BUILD_SOURCE": "/project/project", "BUILD_ERROR": "/answers/error"}
     settings = [f"--env={name}={value}" for name, value in (variables | verbosity()).items()]
     label = children.new_label()
-    restrictions = [f"--label={label}", *children.RESTRICTED, *children.AS_OWNER]
-    arguments = ["--network=none", *create, *restrictions, *settings]
-    env = environment(
-        tools,
-        CIBW_MANYLINUX_X86_64_IMAGE=image,
-        CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {shlex.join(arguments)}; disable_host_mount: true",
-        SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
-    )
-    command = [
-        "bash",
-        IMAGE_SCRIPTS / "short.sh",
-        tools / "cibuildwheel",
-        "--platform=linux",
-        f"--output-dir={out}",
-        ".",
-    ]
-    children.run(command, containers=(engine, label), cwd=source, env=env)
+    program = (tools / "cibuildwheel", "--platform=linux", f"--output-dir={out}", ".")
+    with project_run.own_error() as error:
+        restrictions = [
+            f"--label={label}",
+            *children.RESTRICTED,
+            *children.AS_OWNER,
+            f"--volume={error.parent}:/answers",
+        ]
+        arguments = ["--network=none", *create, *restrictions, *settings]
+        env = environment(
+            tools,
+            CIBW_MANYLINUX_X86_64_IMAGE=image,
+            CIBW_CONTAINER_ENGINE=f"{engine}; create_args: {shlex.join(arguments)}; disable_host_mount: true",
+            SOURCE_DATE_EPOCH=variables["SOURCE_DATE_EPOCH"],
+        )
+        children.run(["bash", IMAGE_SCRIPTS / "short.sh", *program], containers=(engine, label), cwd=proxy, env=env)
+
+
+def passed_on() -> dict[str, str]:
+    """Variables of the caller that people use to this end: they hold in a container, too."""
+    names = ("MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "FORCE_CUDA")
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def test_options() -> dict[str, str]:
+    """TEST_OPTIONS, which pytest gets beside the project's own; they may leave tests out, so this says so."""
+    if not (options := os.environ.get("TEST_OPTIONS")):
+        return {}
+    print(f"TEST_OPTIONS={options}: not necessarily all tests", flush=True)
+    return {"PYTEST_ADDOPTS": options}
 
 
 def verbosity() -> dict[str, str]:
@@ -164,139 +128,149 @@ def ccache(image: str) -> dict[str, str]:
     }
 
 
-def build_in_container(engine: str, image: str, out: Path, archs: dict[str, str]) -> None:
+def build_in_container(
+    project: Project, pair: Pair, engine: str, image: str, python: list[str], out: Path, archs: dict[str, str]
+) -> None:
     """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache.
 
     `make reproduce`, `make verify` and plain `docker run` compile everything.
     """
     source, objects = CACHE / "source", CACHE / "ccache"
     objects.mkdir(exist_ok=True)
-    staged = stage(ROOT, source)
-    variables = staged.facts | archs | ccache(image)
-    run_cibuildwheel(engine, image, source, out, variables, f"--volume={objects}:/ccache")
+    staged = stage(project.folder, source)
+    folder = project_run.make_environment(project, "build", pair, engine, image, python)
+    variables = staged.facts | archs | ccache(image) | passed_on() | pair_variables(pair, "/environment")
+    mounts = [f"--volume={objects}:/ccache", f"--volume={folder}:/environment:ro",
+              f"--volume={memory_file(project)}:/memory.json", "--env=BUILD_MEMORY=/memory.json"]  # fmt: skip
+    run_cibuildwheel(engine, image, source, out, variables, *mounts, *python)
     staged.check(source)
     shutil.rmtree(source)
 
 
-def test_in_container(engine: str, image: str, out: Path) -> None:
-    mounts = (f"--volume={out}:/dist:ro", f"--volume={ROOT / 'tests'}:/tests:ro")
-    children.run_container(engine, image, options=(*mounts, *children.AS_OWNER))
+def test_in_container(project: Project, pair: Pair, engine: str, image: str, python: list[str], out: Path) -> None:
+    folder = project_run.make_environment(project, "test", pair, engine, image, python)
+    mounts = (
+        f"--volume={out}:/dist:ro",
+        f"--volume={project.folder}:/project:ro",
+        f"--volume={folder}:/environment:ro",
+    )
+    variables = pair_variables(pair, "/environment") | test_options()
+    settings = [f"--env={name}={value}" for name, value in variables.items()]
+    with project_run.own_error() as error:
+        answer = (f"--volume={error.parent}:/answers", "--env=BUILD_ERROR=/answers/error")
+        children.run_container(engine, image, options=(*mounts, *python, *settings, *answer, *children.AS_OWNER))
 
 
-def check_host() -> None:
-    interpreters.locked()
-    compiler = os.environ.get("CXX", "c++")
-    if shutil.which(compiler) is None:
-        raise Failure(f"ENGINE=host needs a C++17 compiler and {compiler} is not on the PATH: install g++, or set CXX")
-
-
-def host_variant(variant: str) -> dict[str, str]:
-    """Environment variables of a host build; for CUDA, installs the locked compilers in .cache/cuda."""
-    if variant == "cpu":
-        return {"CUSTOMOPS_VARIANT": "cpu"}
-    compiler = os.environ.get("CXX", "c++")
-    major = int(subprocess.check_output([compiler, "-dumpversion"], text=True).split(".")[0])
-    if major > NEWEST_GCC_FOR_CUDA and "clang" not in subprocess.check_output([compiler, "--version"], text=True):
-        raise Failure(
-            f"VARIANT=cuda ENGINE=host: nvcc 12.4 supports GCC up to {NEWEST_GCC_FOR_CUDA}, and {compiler} is GCC {major}: "
-            "set CXX to an older one, or use ENGINE=docker"
-        )
-    tools = virtual_environment("build")
-    fetch.fetch_set(*images.CUDA_SETS)
-    fetch.fetch_debian_set("cuda")
-    folder, stamp = CACHE / "cuda", CACHE / "cuda/made-from"
-    inputs = [
-        IMAGE_SCRIPTS / "install-cuda.sh",
-        LOCKS / "debian-cuda.lock",
-        *(LOCKS / f"requirements-{n}.txt" for n in images.CUDA_SETS),
-    ]
-    expected = " ".join(map(sha256_of, inputs))
-    if not stamp.exists() or stamp.read_text() != expected:
-        script = ["bash", IMAGE_SCRIPTS / "install-cuda.sh", folder, LOCKS, CACHE / "wheels", CACHE / "debian"]
-        children.run(script, env=environment(tools))
-        stamp.write_text(expected)
-    homes = {f"{name.upper()}_HOME": str(folder / name) for name in ("cuda12", "cuda13")}
-    return {"CUSTOMOPS_VARIANT": "cuda"} | homes
-
-
-def build_on_host(out: Path, variant: str, archs: dict[str, str]) -> None:
-    tools = virtual_environment("build")
-    temporary = str(fresh_folder("tmp"))  # what a killed build leaves there, the next one removes
-    env = environment(tools, MANYLINUX="auto", TMPDIR=temporary, **host_variant(variant), **archs)
-    children.run(["bash", IMAGE_SCRIPTS / "build-wheel.sh", ROOT, out], env=env)
-
-
-def test_on_host(out: Path) -> None:
-    tools = virtual_environment("test")
-    children.run(["bash", IMAGE_SCRIPTS / "test-wheel.sh", out, ROOT / "tests"], env=environment(tools))
-
-
-def publish(out: Path) -> Path:
-    """Copies the wheel and its provenance to dist/, then removes earlier ones."""
-    wheels = list(out.glob("*.whl"))
-    if len(wheels) != 1:
-        raise Failure(f"the build left {len(wheels)} wheels in {out}, expected one")
-    files = [wheels[0], provenance.write(wheels[0], LOCKS)]
-    DIST.mkdir(exist_ok=True)
-    with contextlib.ExitStack() as both:  # appear together, after the last byte of both
+def publish(project: Project, out: Path) -> list[Path]:
+    """Copies the wheels and their provenance to dist/, then removes earlier ones of the same distribution."""
+    wheels = sorted(out.glob("*.whl"))
+    if not wheels:
+        raise Failure(f"the build left no wheel in {out}")
+    files = [file for wheel in wheels for file in (wheel, provenance.write(wheel, LOCKS))]
+    project.dist.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as all_of_them:  # appear together, after the last byte of all
         for file in files:
-            shutil.copyfile(file, both.enter_context(replacing(DIST / file.name)))
-    for old in [*DIST.glob("customops-*.whl*"), *DIST.glob(".customops-*.partial")]:  # the latter of killed runs
+            shutil.copyfile(file, all_of_them.enter_context(replacing(project.dist / file.name)))
+    name = wheels[0].name.split("-")[0]
+    for old in [
+        *project.dist.glob(f"{name}-*.whl*"),
+        *project.dist.glob(f".{name}-*.partial"),
+    ]:  # the latter of killed runs
         if old.name not in {file.name for file in files}:
             old.unlink()
-    return DIST / wheels[0].name
+    return [project.dist / wheel.name for wheel in wheels]
 
 
-def make_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
+def serves(wheel: Path, pair: Pair, built: Pair) -> bool:
+    """Whether a wheel that was built for one pair is also the one for another: by its tag, and unless it requires one torch."""
+    _, version, python, abi, _ = wheel.name.removesuffix(".whl").rsplit("-", 4)
+    any_python = (abi == "none" and python.startswith("py3")) or (abi == "abi3" and not pair.python.endswith("t"))
+    any_torch = not re.search(r"[+.]torch\d", version)
+    return (any_python or pair.python == built.python) and (any_torch or pair.torch == built.torch)
+
+
+def make_wheel(
+    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
+) -> None:
     out = fresh_folder("out")
+    name = project.folder.name
+    building = "build with this machine's compiler" if engine == "host" else "cibuildwheel: build"
+    building += f", repair, check {name} VARIANT={variant}"
+    testing = (
+        f"test {name} in a clean environment"
+        if engine == "host"
+        else f"test {name} in a clean container VARIANT={variant}"
+    )
+    per_pair = [
+        f"{what}{f' (CPython {p.python}, torch {p.torch})' * (len(pairs) > 1)}"
+        for p in pairs
+        for what in (building, testing)
+    ]
+    names = {}
     if engine == "host":
-        check_host()
-        steps = Steps(
-            "fetch the locked tools",
-            f"build with this machine's compiler, repair, check VARIANT={variant}",
-            "test in a clean environment",
-        )
-        steps.next()
-        fetch.fetch_set("build", "test")
-        steps.next()
-        build_on_host(out, variant, archs)
-        steps.next()
-        test_on_host(out)
+        host_build.check_host()
+        steps = Steps("fetch the locked tools", *per_pair)
     else:
-        steps = Steps(
-            "fetch every input",
-            f"images, VARIANT={variant} BASE={base}",
-            f"cibuildwheel: build, repair, check VARIANT={variant}",
-            f"test in a clean container VARIANT={variant}",
-        )
-        steps.next()
+        steps = Steps("fetch every input", f"images, VARIANT={variant} BASE={base}", *per_pair)
+    steps.next()
+    for pair in pairs:
+        for kind in ("build", "test"):
+            project_run.check_lock(project, kind, pair)
+    fetch.fetch_set("tools")
+    for pair in pairs:
+        project_run.fetch_locks(project, pair, "build", "test")
+    if engine != "host":
         images.fetch_inputs(variant)
-        fetch.fetch_set("host")
         steps.next()
         names = images.ensure(engine, variant, base)
+        python = {pair: pythons.mounts(engine, names["build"], pair) for pair in pairs}
+    made: list[tuple[Path, Pair]] = []
+    for pair in pairs:
         steps.next()
-        build_in_container(engine, names["build"], out, archs)
+        if earlier := next((wheel for wheel, built in made if serves(wheel, pair, built)), None):
+            print(f"{earlier.name} serves CPython {pair.python} and torch {pair.torch}, too", flush=True)
+        else:
+            own = fresh_folder("out-of-pair")
+            if engine == "host":
+                host_build.build(project, pair, own, variant, archs)
+            else:
+                build_in_container(project, pair, engine, names["build"], python[pair], own, archs)
+            (built,) = own.glob("*.whl")
+            made.append((built.rename(out / built.name), pair))
         steps.next()
-        test_in_container(engine, names["test"], out)
-    wheel = publish(out)
-    steps.finish(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
+        if engine == "host":
+            host_build.test(project, pair, out, test_options())
+        else:
+            test_in_container(project, pair, engine, names["test"], python[pair], out)
+    for wheel in publish(project, out):
+        shown = wheel.relative_to(ROOT) if ROOT in wheel.parents else wheel
+        steps.finish(f"{shown}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
 
 
-def test_wheel(engine: str, variant: str, base: str, archs: dict[str, str]) -> None:
+def test_wheel(
+    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
+) -> None:
     """Runs the test stage on the wheel in dist/."""
-    wheels = list(DIST.glob("customops-*.whl"))
+    wheels = list(project.dist.glob("*.whl"))
     if not wheels:
-        return make_wheel(engine, variant, base, archs)
+        return make_wheel(project, pairs, engine, variant, base, archs)
     if engine == "host":
-        check_host()
-        test_on_host(DIST)
-    else:
-        for wheel in wheels:
-            if read_record(wheel)["base"] == "host":
-                raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
+        host_build.check_host()
+    for wheel in wheels if engine != "host" else ():
+        if read_record(wheel)["base"] == "host":
+            raise Failure(f"{wheel.name} was built on a host: make test ENGINE=host, or make wheel ENGINE={engine}")
+    fetch.fetch_set("tools")
+    for pair in pairs:
+        project_run.fetch_locks(project, pair, "build", "test")
+    if engine != "host":
         images.fetch_inputs(variant)
         names = images.ensure(engine, variant, base)
-        test_in_container(engine, names["test"], DIST)
+    for pair in pairs:
+        if engine == "host":
+            host_build.test(project, pair, project.dist, test_options())
+        else:
+            python = pythons.mounts(engine, names["build"], pair)
+            test_in_container(project, pair, engine, names["test"], python, project.dist)
 
 
 def test_pipeline() -> None:
@@ -316,14 +290,20 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
     parser.add_argument("--cuda-archs", default="")
+    parser.add_argument("--project", type=Path, default=ROOT)
+    parser.add_argument("--pythons", default="")
+    parser.add_argument("--torches", default="")
     args = parser.parse_args()
     if args.action == "test-pipeline":
         return test_pipeline()
     images.check_choices(args.variant, args.base)
     archs = cuda_architectures(args.variant, args.cuda_archs)
+    project = project_run.load(args.project)
+    pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    {"wheel": make_wheel, "test": test_wheel}[args.action](engine, args.variant, args.base, archs)
+    step = {"wheel": make_wheel, "test": test_wheel}[args.action]
+    step(project, pairs, engine, args.variant, args.base, archs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the op tests against the one wheel of dist/ on several (Python, torch) pairs: `make test-matrix`.
+"""Runs the tests of a project against the wheels of its dist/ on several (Python, torch) pairs: `make test-matrix`.
 
     python3 docker/matrix.py --pythons "3.10 3.13" --torches "2.10.0 2.15.0"      pairs them up in order
 
@@ -15,7 +15,9 @@ from pathlib import Path
 
 import children
 import interpreters
-from common import CACHE, DIST, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard
+import project_run
+from common import CACHE, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard, virtual_environment
+from image.project import Pair, Project
 
 GIGABYTES_NEEDED = 8
 TEST_PACKAGES = ("hypothesis", "numpy", "pytest", "pytest-xdist", "scipy")
@@ -61,12 +63,17 @@ def prepare(python: str, torch: str) -> tuple[Path | None, str]:
     return folder / "bin", ""
 
 
-def run_pair(python: str, torch: str) -> str:
-    tools, reason = prepare(python, torch)
-    if tools is None:
+def run_pair(project: Project, python: str, torch: str) -> str:
+    folder, reason = prepare(python, torch)
+    if folder is None:
         return f"skipped: {reason}"
+    tools, pair = virtual_environment("tools"), Pair(python, torch)
+    (site,) = folder.parent.glob("lib/python3*/site-packages")
+    env = environment(
+        tools, BUILD_PAIR=" ".join(pair), BUILD_ENVIRONMENT=str(site), BUILD_INTERPRETER=str(folder / "python")
+    )
     run = children.run(
-        ["bash", IMAGE_SCRIPTS / "test-wheel.sh", DIST, ROOT / "tests"], env=environment(tools), text=True,
+        [tools / "python", IMAGE_SCRIPTS / "test_project.py", project.dist, project.folder], env=env, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
     lines = run.stdout.strip().splitlines() or ["no output"]
@@ -80,16 +87,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pythons", required=True)
     parser.add_argument("--torches", required=True)
+    parser.add_argument("--project", type=Path, default=ROOT)
     args = parser.parse_args()
+    project = project_run.load(args.project)
     pairs = pair_up(args.pythons, args.torches)
-    wheels = [wheel.name for wheel in DIST.glob("customops-*.whl")]
-    if len(wheels) != 1:
-        raise Failure(f"{DIST} must hold exactly one wheel, found {len(wheels)}: run `make wheel` first")
+    wheels = [wheel.name for wheel in project.dist.glob("*.whl")]
+    if len(wheels) != 1 and not (wheels and all("+torch" in name for name in wheels)):  # one for each torch
+        raise Failure(f"{project.dist} must hold exactly one wheel, found {len(wheels)}: run `make wheel` first")
     results = {}
     for pair in pairs:
-        results[pair] = run_pair(*pair)
+        results[pair] = run_pair(project, *pair)
         print(f"python {pair[0]}, torch {pair[1]}: {results[pair]}", flush=True)
-    print(f"\n{wheels[0]}")
+    print(f"\n{', '.join(wheels)}")
     for (python, torch), result in results.items():
         print(f"  python {python:6} torch {torch:8} {result}")
     if any(result.startswith("FAILED") for result in results.values()):

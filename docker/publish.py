@@ -9,9 +9,9 @@ import argparse
 import subprocess
 from pathlib import Path
 
+import project_run
 from common import (
     CACHE,
-    DIST,
     ROOT,
     Failure,
     environment,
@@ -36,31 +36,35 @@ def check(wheel: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dist", type=Path, default=DIST)
+    parser.add_argument("--project", type=Path, default=ROOT)
+    parser.add_argument("--dist", type=Path, help="by default the project's dist/")
     parser.add_argument("--repository-url", default="")
     parser.add_argument("--check-only", action="store_true", help="stop before the upload")
     parser.add_argument("--tag", help="release tag: v and the version, without its local label")
     args = parser.parse_args()
-    wheels = list(args.dist.glob("*.whl"))
-    if len(wheels) != 1:
-        others = "".join(
-            f"; {path.name} is a source archive, which is not uploaded" for path in args.dist.glob("*.tar.gz")
-        )
-        raise Failure(f"{args.dist} must hold exactly one wheel, found {len(wheels)}{others}: run `make wheel`")
-    check(wheels[0])
-    version = wheels[0].name.split("-")[1].partition("+")[0]
-    if args.tag and args.tag != f"v{version}":
-        raise Failure(f"the tag {args.tag} is not v{version}, the version in pyproject.toml")
-    if args.tag and release_commit(ROOT, args.tag) != read_record(wheels[0])["source"]["commit"]:
-        raise Failure(
-            f"{wheels[0].name} was not built from the tag {args.tag}: check it out, then `make wheel reproduce`"
-        )
+    project = project_run.load(args.project)
+    dist = args.dist or project.dist
+    wheels = sorted(dist.glob("*.whl"))
+    versions = {wheel.name.split("-")[1].partition("+")[0] for wheel in wheels}
+    pinned = all("+torch" in wheel.name for wheel in wheels)  # one for each torch
+    if len(versions) != 1 or (len(wheels) != 1 and not pinned):
+        others = "".join(f"; {path.name} is a source archive, which is not uploaded" for path in dist.glob("*.tar.gz"))
+        raise Failure(f"{dist} must hold exactly one wheel, found {len(wheels)}{others}: run `make wheel`")
+    (version,) = versions
+    for wheel in wheels:
+        check(wheel)
+        if args.tag and args.tag != f"v{version}":
+            raise Failure(f"the tag {args.tag} is not v{version}, the version in pyproject.toml")
+        if args.tag and release_commit(project.folder, args.tag) != read_record(wheel)["source"]["commit"]:
+            raise Failure(
+                f"{wheel.name} was not built from the tag {args.tag}: check it out, then `make wheel reproduce`"
+            )
     twine = virtual_environment("publish") / "twine"
-    subprocess.run([twine, "check", "--strict", wheels[0]], check=True, env=environment())
+    subprocess.run([twine, "check", "--strict", *wheels], check=True, env=environment())
     if args.check_only:
         return
     where = ["--repository-url", args.repository_url] if args.repository_url else []
-    subprocess.run([twine, "upload", "--non-interactive", *where, wheels[0]], check=True, env=environment())
+    subprocess.run([twine, "upload", "--non-interactive", *where, *wheels], check=True, env=environment())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ plain `docker run` the other. The builds also differ in wall-clock time (libfake
 user id and number of jobs. Prints both sha256; if they differ, reports where and fails. With ENGINE=host both builds run on
 this machine, in different folders and, if libfaketime is installed, at different times.
 
-    python3 docker/reproduce.py --engine docker [--source FOLDER]
+    python3 docker/reproduce.py --engine docker [--project FOLDER]
 """
 
 import argparse
@@ -17,7 +17,10 @@ from pathlib import Path
 
 import children
 import engine as engines
+import fetch
 import images
+import project_run
+import pythons
 from common import (
     CACHE,
     IMAGE_SCRIPTS,
@@ -30,7 +33,11 @@ from common import (
     virtual_environment,
 )
 from differences import list_differences
-from make_wheel import check_host, cuda_architectures, host_variant, run_cibuildwheel, stage
+from host_build import check_host, host_variables, host_variant
+from image.project import Pair, Project
+from make_wheel import cuda_architectures, run_cibuildwheel
+from project_run import pair_variables
+from staging import stage
 
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 DAYS_LATER = 23
@@ -54,8 +61,10 @@ def copy_tree(source: Path, target: Path, *, backwards: bool, private: bool) -> 
     return target
 
 
-def build_with_cibuildwheel(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
-    run_cibuildwheel(engine, image, source, out, facts | FIRST, "--hostname=first")
+def build_with_cibuildwheel(
+    engine: str, image: str, source: Path, out: Path, facts: dict[str, str], options: list[str]
+) -> None:
+    run_cibuildwheel(engine, image, source, out, facts | FIRST, "--hostname=first", *options)
 
 
 def build_with_run(
@@ -66,30 +75,34 @@ def build_with_run(
     for path in (source, *source.rglob("*")):
         if not path.is_symlink():
             path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
-    children.run_container(
-        engine, image, "bash", "-c", f"{before} umask 077 && /opt/customops/build-wheel.sh /project /out",
-        options=["--read-only", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", "--env=HOME=/tmp", *options,
-                 *(f"--env={name}={value}" for name, value in variables.items()),
-                 f"--volume={source}:/project:ro", f"--volume={out}:/out"],
-    )  # fmt: skip
+    with project_run.own_error() as error:
+        children.run_container(
+            engine, image, "bash", "-c", f"{before} umask 077 && /opt/customops/build-wheel.sh /project /out",
+            options=["--read-only", "--user=4321:8765", "--tmpfs=/tmp:exec,mode=1777", "--env=HOME=/tmp", *options,
+                     *(f"--env={name}={value}" for name, value in variables.items()),
+                     f"--volume={error.parent}:/answers", "--env=BUILD_ERROR=/answers/error",
+                     f"--volume={source}:/project:ro", f"--volume={out}:/out"],
+        )  # fmt: skip
 
 
-def build_later(engine: str, image: str, source: Path, out: Path, facts: dict[str, str]) -> None:
+def build_later(engine: str, image: str, source: Path, out: Path, facts: dict[str, str], options: list[str]) -> None:
     """The same on another host, at a later time; checks that the time is faked."""
     clock = {"LD_PRELOAD": FAKETIME, "FAKETIME": f"+{DAYS_LATER}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     later = int(time.time()) + (DAYS_LATER - 1) * 86400
     faked = f"""
         (($(date +%s) > {later})) || {{ echo 'error: libfaketime does not work in this image' >&2; exit 1; }}
        """
-    build_with_run(engine, image, source, out, facts | SECOND | clock, faked, ["--hostname=second"])
+    build_with_run(engine, image, source, out, facts | SECOND | clock, faked, ["--hostname=second", *options])
 
 
 def build_on_host(source: Path, out: Path, facts: dict[str, str], extra: dict[str, str]) -> None:
-    tools = virtual_environment("build")
-    children.run(
-        ["bash", IMAGE_SCRIPTS / "build-wheel.sh", source, out],
-        env=environment(tools, MANYLINUX="auto", TMPDIR=str(fresh_folder(f"tmp-{out.name}")), **facts, **extra),
-    )  # fmt: skip
+    tools = virtual_environment("tools")
+    temporary = str(fresh_folder(f"tmp-{out.name}"))
+    with project_run.own_error() as error:
+        children.run(
+            ["bash", IMAGE_SCRIPTS / "build-wheel.sh", source, out],
+            env=environment(tools, MANYLINUX="auto", TMPDIR=temporary, BUILD_ERROR=str(error), **facts, **extra),
+        )
 
 
 def host_faketime() -> dict[str, str]:
@@ -126,9 +139,13 @@ def compare(engine: str, image: str, first: Path, second: Path) -> str:
     return sums[0]
 
 
-def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], source: Path) -> None:
+def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], project: Project, pair: Pair) -> None:
     work = fresh_folder("reproduce")
-    staged = stage(source, work / "staged")
+    staged = stage(project.folder, work / "staged")
+    if engine == "host":
+        check_host()
+    project_run.fetch_locks(project, pair, "build")
+    fetch.fetch_set("tools")
     facts = staged.facts | archs
     first, second = work / "first", work / "second"
     for folder in (first, second):
@@ -139,15 +156,19 @@ def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], sourc
     )
     image = ""
     if engine == "host":
-        check_host()
-        facts |= host_variant(variant)
+        folder = project_run.make_environment(project, "build", pair, engine, "")
+        facts |= host_variant(variant) | host_variables(pair) | pair_variables(pair, folder)
         build_on_host(sources[0], first, facts, FIRST)
         build_on_host(sources[1], second, facts, SECOND | host_faketime())
     else:
         images.fetch_inputs(variant)
         image = images.ensure(engine, variant, base)["build"]
-        build_with_cibuildwheel(engine, image, sources[0], first, facts)
-        build_later(engine, image, sources[1], second, facts)
+        python = pythons.mounts(engine, image, pair)
+        folder = project_run.make_environment(project, "build", pair, engine, image, python)
+        facts |= pair_variables(pair, "/environment")
+        mount = [f"--volume={folder}:/environment:ro", *python]
+        build_with_cibuildwheel(engine, image, sources[0], first, facts, mount)
+        build_later(engine, image, sources[1], second, facts, mount)
     for copy in sources:
         staged.check(copy)
     sha256 = compare(engine, image, first, second)
@@ -167,13 +188,17 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
     parser.add_argument("--cuda-archs", default="")
-    parser.add_argument("--source", type=Path, default=ROOT, help="the project to build twice")
+    parser.add_argument("--project", type=Path, default=ROOT, help="the project to build twice")
+    parser.add_argument("--pythons", default="")
+    parser.add_argument("--torches", default="")
     args = parser.parse_args()
     images.check_choices(args.variant, args.base)
     archs = cuda_architectures(args.variant, args.cuda_archs)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    reproduce(engine, args.variant, args.base, archs, args.source.resolve())
+    project = project_run.load(args.project)
+    for pair in project_run.pairs(project, args.pythons, args.torches):
+        reproduce(engine, args.variant, args.base, archs, project, pair)
 
 
 if __name__ == "__main__":

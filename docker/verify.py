@@ -14,8 +14,12 @@ from pathlib import Path
 import attestation
 import engine as engines
 import images
-from common import CACHE, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
+import project_run
+import pythons
+from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
+from image.project import Pair
 from make_wheel import cuda_architectures
+from project_run import pair_variables
 from reproduce import build_with_run, report
 from trust import recorded_commit, why_trusted
 
@@ -24,11 +28,11 @@ def variant_of(record: dict) -> str:
     return record.get("variant", "cpu")  # the first releases had no other
 
 
-def check_out(commit: str, folder: Path) -> Path:
+def check_out(commit: str, folder: Path, repository: Path = ROOT) -> Path:
     """The files of a commit, without a repository."""
     folder.mkdir(parents=True)
     line_ends = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
-    run = git(ROOT, *line_ends, f"--work-tree={folder}", "checkout", "--force", "--quiet", commit, "--", ".")
+    run = git(repository, *line_ends, f"--work-tree={folder}", "checkout", "--force", "--quiet", commit, "--", ".")
     if run.returncode:
         raise Failure(f"commit {commit} cannot be checked out: {run.stderr.strip()}")
     return folder
@@ -44,21 +48,44 @@ def facts_of(record: dict) -> dict[str, str]:
     } | cuda_architectures(variant_of(record), " ".join(wanted))
 
 
-def rebuild(record: dict, engine: str) -> tuple[str, Path]:
+def is_factory(tree: Path) -> bool:
+    """Whether a commit brings the images that build it; any other project is built by this checkout's."""
+    return (tree / "Dockerfile.cpu").is_file() and (tree / "docker/locks/debian-build.lock").is_file()
+
+
+def foreign_environment(record: dict, engine: str, image: str, tree: Path) -> tuple[dict[str, str], list[str]]:
+    """(variables, options) of a container that builds a project which does not bring its images."""
+    if record["base"].startswith("Debian") and sha256_of(LOCKS / "debian-build.lock") not in record["base"]:
+        raise Failure("the wheel was built on other base packages: check out the version of this factory that built it")
+    project, python = project_run.load(tree), ".".join(record["python"].split(".")[:2])
+    pair = Pair(python, (record.get("torch") or project.pairs[0].torch).partition("+")[0])
+    project_run.fetch_locks(project, pair, "build")
+    mounts = pythons.mounts(engine, image, pair)
+    folder = project_run.make_environment(project, "build", pair, engine, image, mounts)
+    return pair_variables(pair, "/environment"), [f"--volume={folder}:/environment:ro", *mounts]
+
+
+def rebuild(record: dict, engine: str, repository: Path = ROOT) -> tuple[str, Path]:
     """Builds the commit of a record; returns the build image and the new wheel."""
     variant, base = variant_of(record), "manylinux" if "@sha256:" in record["base"] else "debian"
     images.check_choices(variant, base)
     facts = facts_of(record)
     work = fresh_folder("verify")
-    tree = check_out(facts["SOURCE_COMMIT"], work / "source")
-    images.fetch_inputs(variant, tree)
-    for name in ("debian", "wheels"):  # the Dockerfiles copy from there
-        shutil.copytree(CACHE / name, tree / ".cache" / name, copy_function=os.link)
-    image = images.ensure(engine, variant, base, tree)["build"]
-    shutil.rmtree(tree / ".cache")
+    tree = check_out(facts["SOURCE_COMMIT"], work / "source", repository)
     out = work / "out"
     out.mkdir()
-    build_with_run(engine, image, tree, out, facts)
+    if is_factory(tree):
+        images.fetch_inputs(variant, tree)
+        for name in ("debian", "wheels"):  # the Dockerfiles copy from there
+            shutil.copytree(CACHE / name, tree / ".cache" / name, copy_function=os.link)
+        image = images.ensure(engine, variant, base, tree)["build"]
+        shutil.rmtree(tree / ".cache")
+        build_with_run(engine, image, tree, out, facts)
+    else:
+        images.fetch_inputs(variant)
+        image = images.ensure(engine, variant, base)["build"]
+        variables, options = foreign_environment(record, engine, image, tree)
+        build_with_run(engine, image, tree, out, facts | variables, options=options)
     wheels = list(out.glob("*.whl"))
     if len(wheels) != 1:
         raise Failure(f"the commit builds {len(wheels)} wheels, expected one")
@@ -71,13 +98,15 @@ def main() -> None:
     parser.add_argument("--trust", default="", help="a ref whose commits may be built, too")
     parser.add_argument("--attestation", default="", help="Sigstore bundle of the release, checked before the rebuild")
     parser.add_argument("--repository", default="", help="OWNER/NAME whose release workflow has to have signed it")
+    parser.add_argument("--project", type=Path, default=ROOT, help="the repository that holds the commit")
     parser.add_argument("wheel")
     args = parser.parse_args()
+    repository = args.project.resolve()
     if not args.wheel:
-        raise Failure("WHEEL is not set: make verify WHEEL=dist/customops-....whl")
+        raise Failure("WHEEL is not set: make verify WHEEL=dist/....whl")
     wheel = Path(args.wheel)
     if not wheel.is_file():
-        raise Failure(f"there is no wheel {wheel}: make verify WHEEL=path/to/customops-....whl")
+        raise Failure(f"there is no wheel {wheel}: make verify WHEEL=path/to/....whl")
     if bool(args.attestation) != bool(args.repository):
         raise Failure("ATTESTATION=... and REPOSITORY=OWNER/NAME belong together")
     if args.attestation:
@@ -89,11 +118,11 @@ def main() -> None:
             f"{wheel.name} was built by a host's own compiler, which no lock names: nobody can rebuild it; "
             "make wheel ENGINE=docker builds one that can be verified"
         )
-    print(f"commit {commit}: trusted, {why_trusted(ROOT, commit, args.trust)}", flush=True)
+    print(f"commit {commit}: trusted, {why_trusted(repository, commit, args.trust)}", flush=True)
     engine = engines.choose(args.engine)[0]
     if engine == "host":
         raise Failure(f"{wheel.name} was built in a container: start docker or podman to verify it")
-    image, again = rebuild(record, engine)
+    image, again = rebuild(record, engine, repository)
     expected, actual = sha256_of(wheel), sha256_of(again)
     print(f"{expected}  {wheel.name}\n{actual}  rebuilt from commit {commit}", flush=True)
     if expected != actual:

@@ -21,8 +21,9 @@ bash "$here/stage-source.sh" "$project" "$work/source"
 facts=$(bash "$here/source-facts.sh" "$project" "$work/source")
 while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 
+export BUILD_ENVIRONMENT=${BUILD_ENVIRONMENT:-$work/environment} BUILD_SOURCE=$work/source
 cd "$work/source"
-bash "$here/short.sh" python -m build --wheel --no-isolation --outdir="$work/built" .
+python "$here/build_project.py" "$work/source" "$work/built"
 sha256sum --check --quiet "$work/staged" >&2 ||  # the facts are about the files of before
   { echo "error: the staged sources changed during the build: run it again" >&2; exit 1; }
 bash "$here/repair-wheel.sh" "$work"/built/*.whl "$work/repaired"

@@ -207,14 +207,55 @@ def check_contents(path: Path, facts: list[str]) -> Iterator[str]:
         yield f"size: {len(wheel.data) / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB"
 
 
+# What a finding is about, where a library may break a rule once for each symbol; the remedy.
+PER_SYMBOL = {
+    r"symbol: (\S+) exports (\S+), which": "symbol: {file} exports {count} symbols, such as {first}: link with "
+    "-Wl,--exclude-libs,ALL and a version script, or compile with -fvisibility=hidden",
+    r"symbol: (\S+) needs (\S+), ATen": "symbol: {file} needs {count} C++ symbols of torch, such as {first}, which change between "
+    'torch releases: use the stable ABI, or policy = "torch-pinned" in [tool.customops-build]',
+    r"symbol: (\S+) needs the C\+\+ symbol (\S+);": "symbol: {file} needs {count} C++ symbols of other libraries, such as {first}: "
+    'link with -static-libstdc++, or policy = "torch-pinned" in [tool.customops-build]',
+    r"symbol: (\S+) needs (\S+) of CPython": "symbol: {file} needs {count} symbols of CPython, such as {first}, but the tag says none: "
+    'load it with torch.ops.load_library, or policy = "torch-pinned" in [tool.customops-build]',
+}
+
+
+def one_line_each(problems: list[str]) -> list[str]:
+    """One line for each finding: what a library does with forty symbols is one."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    kept: list[str | tuple[str, str]] = []
+    for problem in problems:
+        found = next(((text, m) for pattern, text in PER_SYMBOL.items() if (m := re.match(pattern, problem))), None)
+        if not found:
+            kept.append(problem)
+            continue
+        key = found[0], found[1][1]
+        if key not in groups:
+            kept.append(key)
+        groups.setdefault(key, []).append(found[1][2])
+    return [
+        entry if isinstance(entry, str)
+        else entry[0].format(file=entry[1], count=len(groups[entry]), first=groups[entry][0])
+        for entry in kept
+    ]  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path, nargs="+")
+    parser.add_argument("--policy", choices=("strict", "torch-pinned"), default="strict")
+    parser.add_argument("--max-megabytes", type=int, default=MAX_MEGABYTES)
+    args = parser.parse_args()
     failed = False
-    for wheel in parser.parse_args().wheel:
-        problems, facts = check(wheel)
+    for wheel in args.wheel:
+        if args.policy == "strict":
+            problems, facts = check(wheel)
+        else:
+            import torch_pinned  # not at the top: it imports this module
+
+            problems, facts = torch_pinned.check(wheel, args.max_megabytes)
         print("\n".join(facts))
-        for problem in problems:
+        for problem in one_line_each(problems):
             failed = True
             print(f"error: {wheel.name}: {problem}", file=sys.stderr)
     sys.exit(failed)

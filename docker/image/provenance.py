@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from lockfile import read_debian, read_requirements
+from lockfile import REQUIREMENT, Locked, read_debian, read_requirements
 from strict import Refused, one_line
 from wheelfile import Wheel
 
@@ -51,6 +51,9 @@ def check_record(record: dict) -> None:
     for key, pattern in TEXTS.items():
         if key in record and not (isinstance(record[key], str) and pattern.fullmatch(record[key])):
             raise Refused(f"build.json: {key} is {one_line(record[key])}")
+    lines = record.get("requirements", [])
+    if not isinstance(lines, list) or not all(isinstance(line, str) and REQUIREMENT.fullmatch(line) for line in lines):
+        raise Refused("build.json: requirements has to be a list like `name==version --hash=sha256:...`")
     commit, epoch = source.get("commit"), source.get("date_epoch", 0)
     if commit is not None and not (isinstance(commit, str) and COMMIT.fullmatch(commit)):
         raise Refused(f"build.json: source.commit {one_line(commit)} is not a commit")
@@ -71,19 +74,27 @@ def purl(kind: str, name: str, version: str) -> str:
     return f"pkg:{kind}/{quote(name, safe='')}@{quote(version, safe=':')}"
 
 
-def materials(locks: Path, base: str, cuda: bool) -> list[dict]:
-    """The inputs of the pipeline: Python tools and, for containers, the base, by package or by digest."""
+def requirement(line: str) -> Locked:
+    """A line of a lock that check_record has seen."""
+    match = REQUIREMENT.fullmatch(line)
+    package, _, version = match["path"].partition("==")
+    return Locked(match["sha256"], match["path"], 0, package, version)
+
+
+def materials(locks: Path, base: str, cuda: bool, requirements: list[str] | None = None) -> list[dict]:
+    """The inputs of the pipeline: Python tools and, for containers, the base, by package or by digest; and what the project's
+    own lock names, which is our own project's by default."""
     image, _, digest = base.rpartition("@sha256:")
     found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
     debian = () if image or base == "host" else DEBIAN_LOCKS
-    driver = () if base == "host" else ("requirements-host.txt",)
-    for lock in (*debian, "requirements-build.txt", *driver, *(CUDA_LOCKS if cuda else ())):
+    for lock in (*debian, "requirements-tools.txt", "requirements-build.txt", *(CUDA_LOCKS if cuda else ())):
         if lock.endswith(".lock"):
             for entry in read_debian(locks / lock):
                 uri = purl("deb/debian", entry.package, entry.version)
                 found.append({"name": Path(entry.path).name, "uri": uri, "digest": {"sha256": entry.sha256}})
         else:
-            for entry in read_requirements(locks / lock):
+            own = requirements if lock == "requirements-build.txt" else None
+            for entry in read_requirements(locks / lock) if own is None else map(requirement, own):
                 uri = purl("pypi", entry.package, entry.version)
                 found.append({"name": entry.path, "uri": uri, "digest": {"sha256": entry.sha256}})
     return found
@@ -106,7 +117,8 @@ def statement(wheel: Path, locks: Path) -> dict:
                 "internalParameters": {
                     key: record[key] for key in ("base", "compiler", "cuda", "python", "torch") if key in record
                 },
-                "resolvedDependencies": source + materials(locks, record["base"], bool(record.get("cuda"))),
+                "resolvedDependencies": source
+                + materials(locks, record["base"], bool(record.get("cuda")), record.get("requirements")),
             },
             "runDetails": {
                 "builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,8 @@ from pathlib import Path
 
 import elf
 from lockfile import read_debian, read_requirements
+from pinning import pin, torch_symbols
+from project import Project
 from provenance import check_record, purl
 from strict import Refused
 from wheelfile import Wheel, normalize
@@ -88,26 +91,44 @@ def cuda_terms(package: dict) -> bytes | None:
     return None
 
 
-def torch_terms() -> bytes | None:
-    """Torch's own licence: its headers are compiled in."""
-    try:
-        files = importlib.metadata.files("torch") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return next((f.locate().read_bytes() for f in files if f.match("*.dist-info/licenses/LICENSE")), None)
+def torch_distribution() -> importlib.metadata.Distribution | None:
+    """The torch that the wheel was built against, in the environment of its build."""
+    folder = os.environ.get("BUILD_ENVIRONMENT")
+    return next(iter(importlib.metadata.distributions(name="torch", **({"path": [folder]} if folder else {}))), None)
 
 
 def torch_version() -> str | None:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    found = torch_distribution()
+    return found.version if found else None
+
+
+def torch_terms() -> bytes | None:
+    """Torch's own licence: its headers are compiled in."""
+    found = torch_distribution()
+    files = (found.files or []) if found else []
+    return next((f.locate().read_bytes() for f in files if f.match("*.dist-info/licenses/LICENSE")), None)
+
+
+def python_version() -> str:
+    """Of the Python that the wheel was built by; environment.py keeps it."""
+    kept = Path(os.environ.get("BUILD_ENVIRONMENT", "/nowhere"), "python-version")
+    return kept.read_text().strip() if kept.exists() else platform.python_version()
+
+
+def cuda_version() -> str:
+    """Of the compiler that a CUDA build of another's project uses, as in cu130; empty for a CPU build."""
+    if os.environ.get("CUSTOMOPS_VARIANT") != "cuda":
+        return ""
+    major = Project(Path(os.environ["BUILD_SOURCE"])).table["cuda"]
+    nvcc = Path(os.environ.get(f"CUDA{major}_HOME") or f"/opt/cuda{major}", "bin/nvcc")
+    return re.search(r"release ([0-9.]+)", subprocess.check_output([nvcc, "--version"], text=True))[1]
 
 
 def links_libstdcxx_statically(contents: dict[str, bytes]) -> bool:
-    """Whether the wheel has compiled libraries and none needs libstdc++ at run time."""
-    libraries = [elf.read(body) for body in contents.values() if body.startswith(b"\x7fELF")]
-    return bool(libraries) and not any("libstdc++.so.6" in library.needed for library in libraries)
+    """Whether no library of the wheel needs libstdc++ at run time, and one holds its type information, as all but plain C does."""
+    bodies = [body for body in contents.values() if body.startswith(b"\x7fELF")]
+    holds = any(b"N10__cxxabiv1" in body for body in bodies)
+    return holds and not any("libstdc++.so.6" in elf.read(body).needed for body in bodies)
 
 
 def package_component(package: dict) -> dict:
@@ -150,7 +171,7 @@ def sbom(name: str, version: str, packages: list[dict], torch: str | None) -> di
                 "name": "torch",
                 "version": torch,
                 "purl": purl("pypi", "torch", torch),
-                "description": "headers of the stable ABI, compiled in",
+                "description": "headers, compiled in",
                 "licenses": [{"license": {"id": "BSD-3-Clause"}}],
             }
         )
@@ -194,16 +215,26 @@ def pack(path: Path, contents: dict[str, bytes], epoch: int) -> None:
             archive.writestr(entry, listing.getvalue() if name == record else contents[name])
 
 
-def complete(wheel: Path) -> None:
+def complete(wheel: Path, policy: str = "strict") -> None:
+    """Rewrites the wheel; by policy torch-pinned, one that uses torch's C++ symbols gets a label, and another name for it."""
     given = Wheel(wheel)
     contents = {name: given.read(name) for name in given.names if not name.endswith(".dist-info/RECORD")}
     name, version, info = normalize(given.name), given.version, given.info
     record = given.build_record() or {}
     check_record(record)
+    taken = torch_symbols(contents) if policy == "torch-pinned" else {}
+    if taken and torch_version():
+        contents, version = pin(contents, version, torch_version(), cuda_version())
+        info = info.replace(f"-{given.version}.dist-info", f"-{version}.dist-info")
+        record["torch_symbols"] = taken
     record["version"] = version
     record["compiler"] = compiler("--version").splitlines()[0]
-    record["python"] = platform.python_version()
-    record.setdefault("torch", torch_version())
+    record["python"] = python_version()
+    if torch_version():
+        record.setdefault("torch", torch_version())
+    requirements = Path(os.environ.get("BUILD_ENVIRONMENT", "/nowhere"), "requirements")
+    if requirements.exists():
+        record["requirements"] = requirements.read_text().splitlines()
     packages = compiler_packages() if links_libstdcxx_statically(contents) else []
     packages += cuda_packages(record.get("cuda", {}))
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
@@ -219,7 +250,7 @@ def complete(wheel: Path) -> None:
         )
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    bom = sbom(name, version, packages, record["torch"])
+    bom = sbom(name, version, packages, record.get("torch"))
     contents[f"{info}/sboms/{name}.cdx.json"] = (json.dumps(bom, indent=1) + "\n").encode()
     for package in packages:
         if package.get("distribution") == "pypi":
@@ -238,13 +269,17 @@ def complete(wheel: Path) -> None:
     if terms := torch_terms():
         contents[f"{info}/licenses/torch/LICENSE"] = terms
     pack(wheel, contents, epoch)
+    wheel.rename(wheel.with_name(wheel.name.replace(f"-{given.version}-", f"-{version}-", 1)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path)
+    parser.add_argument("--policy", default="strict")
+    args = parser.parse_args()
+    wheel = args.wheel
     try:
-        complete(wheel := parser.parse_args().wheel)
+        complete(wheel, args.policy)
     except Refused as error:
         sys.exit(f"error: {wheel.name}: {error}")
 

@@ -1,13 +1,37 @@
 #!/bin/bash
 # Adds manylinux tag, build record and SBOM to a wheel, and checks it: repair-wheel.sh WHEEL OUTPUT_FOLDER. cibuildwheel
-# runs it as its repair command.
+# runs it as its repair command. BUILD_SOURCE is the project, whose table says which policy holds.
 #
-# MANYLINUX is the tag to reach, or `auto` for the oldest one that the compiler's output allows. torch's libraries stay
-# outside the wheel: the user's torch has them. `--patcher none` makes auditwheel fail rather than rewrite a library.
+# MANYLINUX is the tag to reach, or `auto` for the oldest one that the compiler's output allows. torch's libraries and CUDA's
+# stay outside the wheel: the user's torch has them. By the strict policy `--patcher none` makes auditwheel fail rather than
+# rewrite a library.
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
-auditwheel repair --plat "${MANYLINUX:-manylinux_2_28_x86_64}" --only-plat --patcher none \
-  --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir "$2" "$1"
-python "$here/record.py" "$2"/*.whl
-python "$here/check_wheel.py" "$2"/*.whl
+read -r policy platform megabytes <<<"$(python "$here/project.py" "$BUILD_SOURCE" --values policy manylinux max-megabytes)"
+platform=${MANYLINUX:-$platform}
+[[ $platform == auto || $platform == *_x86_64 ]] || platform+=_x86_64
+options=(--plat "$platform" --only-plat --wheel-dir "$2")
+if [[ $policy == strict ]]; then options+=(--patcher none); fi
+for library in torch c10 shm cudart cublas cublasLt cusparse cusolver curand cufft cudnn nvrtc nvJitLink nccl cupti cuda; do
+  options+=(--exclude "lib$library*.so*")
+done
+
+fail() {  # in the file of BUILD_ERROR, it is the last line that make prints
+  if [[ -n ${BUILD_ERROR:-} ]]; then echo "$1" >"$BUILD_ERROR"; else echo "error: $1" >&2; fi
+  exit 1
+}
+
+said=$(auditwheel repair "${options[@]}" "$1" 2>&1) ||
+  # auditwheel cannot tell the tag of a library that needs no libc at all: it runs on the oldest.
+  if [[ $platform == auto && $said == *"detect libc"* ]]; then
+    said=$(auditwheel repair "${options[@]}" --plat manylinux_2_5_x86_64 "$1" 2>&1)
+  else
+    false
+  fi || {
+  line=$(grep -E 'error: |Error|ValueError' <<<"$said" | tail -n 1)
+  fail "$(basename "$1") cannot become $platform: ${line:-$said}; manylinux = \"auto\" in [tool.customops-build] takes what it allows"
+}
+python "$here/record.py" --policy "$policy" "$2"/*.whl
+python "$here/check_wheel.py" --policy "$policy" --max-megabytes "$megabytes" "$2"/*.whl ||
+  fail "$(basename "$1") does not pass the check of policy $policy: the lines above say what to do"

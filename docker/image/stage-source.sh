@@ -10,7 +10,7 @@ git() { bash "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/git.sh" "$project" "$
 
 list() {
   if git rev-parse 2>/dev/null; then
-    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+    git ls-files -z --cached --others --exclude-standard --exclude=/dist/ | while IFS= read -r -d '' file; do
       if [[ -f $project/$file || -L $project/$file ]]; then printf '%s\0' "$file"; fi
     done
   else

@@ -20,6 +20,39 @@ def root():
 
 
 @pytest.fixture
+def lock_like_ours():
+    """lock_like_ours(project, *packages): the project's lock of its build, of lines of our own."""
+
+    def write(project, *packages):
+        lines = (ROOT / "docker/locks/requirements-build.txt").read_text().splitlines()
+        wanted = {"build", "packaging", "pyproject-hooks", "setuptools", *packages}
+        (project / "locks").mkdir()
+        lock = "".join(f"{line}\n" for line in lines if line.split("==")[0] in wanted)
+        (project / "locks/requirements-build.txt").write_text(lock)
+
+    return write
+
+
+@pytest.fixture
+def host_environment(lock_like_ours):
+    """host_environment(project, **variables): what build-wheel.sh gets on a host, for a project without a lock."""
+    import common
+    import host_build
+    import project_run
+
+    def make(folder, **variables):
+        lock_like_ours(folder)
+        tools, project = common.virtual_environment("tools"), project_run.load(folder)
+        (pair,) = project.pairs
+        project_run.fetch_locks(project, pair, "build")
+        built = project_run.make_environment(project, "build", pair, "host", "")
+        variables |= project_run.pair_variables(pair, built) | host_build.host_variables(pair)
+        return common.environment(tools, MANYLINUX="auto", **variables)
+
+    return make
+
+
+@pytest.fixture
 def small_disk(tmp_path):
     """A folder on a file system of 16 kB that is full but for some bytes."""
     folder = tmp_path / "small"

@@ -48,6 +48,19 @@ def test_everything_comes_from_the_bundle(locks, tmp_path, capsys):
     assert (tmp_path / "again.tar").read_bytes() == (tmp_path / "inputs.tar").read_bytes()
 
 
+def test_a_projects_own_lock_is_bundled(locks, tmp_path, monkeypatch):
+    import project_run
+
+    own, other = tmp_path / "own.txt", b"another wheel"
+    own.write_text(f"softclip==2.0 --hash=sha256:{hashlib.sha256(other).hexdigest()}\n")
+    (tmp_path / "project-wheels").mkdir()
+    (tmp_path / "project-wheels/softclip-2.0-py3-none-any.whl").write_bytes(other)
+    monkeypatch.setattr(project_run, "WHEELS", tmp_path / "project-wheels")
+    bundle.write(tmp_path / "inputs.tar", [own])
+    fetch.fetch_wheels(own, tmp_path / "empty")
+    assert (tmp_path / "empty/softclip-2.0-py3-none-any.whl").read_bytes() == other
+
+
 def archive(path, members, manifest=None):
     """An archive by hand: {name: bytes, or a link's target}."""
     lines = [f"{SHA256[DEB]} {len(DEB)} debian/hello_1_amd64.deb", f"{SHA256[WHEEL]} {len(WHEEL)} wheels/hello_world-1.0-py3-none-any.whl"]  # fmt: skip

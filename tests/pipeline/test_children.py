@@ -154,7 +154,7 @@ def test_no_container_is_left(start, tmp_path, how):
 
 
 @with_container
-def test_cibuildwheels_container_is_not_left(start, root, tmp_path):
+def test_cibuildwheels_container_is_not_left(start, root, tmp_path, lock_like_ours):
     """Interrupted while it builds; cibuildwheel names its container itself, the label is ours."""
     project, shared = tmp_path / "toy", tmp_path / "shared"
     project.mkdir()
@@ -163,6 +163,7 @@ def test_cibuildwheels_container_is_not_left(start, root, tmp_path):
     (project / "setup.py").write_text(
         "import time\nfrom setuptools import setup\nopen('/shared/ready', 'w').close()\ntime.sleep(300)\nsetup(name='toy')\n"
     )
+    lock_like_ours(project)
     (tmp_path / "cache").mkdir()
     for name in ("venv", "wheels"):
         (tmp_path / "cache" / name).symlink_to(root / ".cache" / name)

@@ -193,7 +193,7 @@ def test_a_mount_without_a_project(tmp_path):
 @pytest.mark.parametrize("count", [0, 2])
 def test_the_test_stage_requires_exactly_one_wheel(root, tmp_path, count):
     for number in range(count):
-        (tmp_path / f"customops-{number}.whl").touch()
-    run = container(TEST, mounts=[(tmp_path, "/dist"), (root / "tests", "/tests")])
+        (tmp_path / f"customops-{number}-py3-none-any.whl").touch()
+    run = container(TEST, mounts=[(tmp_path, "/dist"), (root, "/project")])
     assert run.returncode == 1
-    assert f"must hold exactly one wheel of customops, found {count}" in run.stderr
+    assert f"must hold exactly one wheel for CPython 3.11, found {count}" in run.stderr

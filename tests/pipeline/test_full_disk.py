@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 
-import common
 import pytest
 
 SETUP = """
@@ -24,16 +23,15 @@ def disk(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is missing")
-def test_a_disk_that_fills_while_linking_leaves_nothing_half_written(root, tmp_path, disk):
+def test_a_disk_that_fills_while_linking_leaves_nothing_half_written(root, tmp_path, disk, host_environment):
     project, out = tmp_path / "toy", tmp_path / "out"
     for folder in (project, out):
         folder.mkdir()
     (out / "customops-0-earlier.whl").write_text("earlier")
     (project / "setup.py").write_text(SETUP)
     (project / "toy.c").write_text(SOURCE)
-    tools = common.virtual_environment("build")
     build = ["bash", root / "docker/image/build-wheel.sh", project, out]
-    env = common.environment(tools, TMPDIR=str(disk), MANYLINUX="auto")
+    env = host_environment(project, TMPDIR=str(disk))
     run = subprocess.run(build, env=env, capture_output=True, text=True, check=False)
     assert run.returncode != 0
     assert "final link failed: No space left on device" in run.stdout + run.stderr

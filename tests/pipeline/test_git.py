@@ -68,15 +68,15 @@ def test_git_itself_would_run_it(project, tmp_path):
 
 
 def test_staging_and_facts_run_nothing(project, tmp_path):
-    import make_wheel
+    import staging
 
-    staged = make_wheel.stage(project, tmp_path / "staged")
+    staged = staging.stage(project, tmp_path / "staged")
     assert not (tmp_path / "ran").exists()
     assert sorted(staged.hashes) == [".gitignore", "a file", "pyproject.toml"]
     assert staged.facts["SOURCE_DIRTY"] == "0"
     assert len(staged.facts["SOURCE_COMMIT"]) == 40
     (project / "a file").write_text("changed\n")
-    assert make_wheel.stage(project, tmp_path / "staged").facts["SOURCE_DIRTY"] == "1"
+    assert staging.stage(project, tmp_path / "staged").facts["SOURCE_DIRTY"] == "1"
 
 
 def test_reproduce_runs_nothing(root, project, tmp_path):
@@ -85,7 +85,7 @@ def test_reproduce_runs_nothing(root, project, tmp_path):
     for name in ("bash", "git", "tar", "env"):
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     env = os.environ | {"CUSTOMOPS_CACHE": str(tmp_path / "cache"), "CXX": "/nowhere/c++"}
-    command = [sys.executable, root / "docker/reproduce.py", "--engine=host", "--source", project]
+    command = [sys.executable, root / "docker/reproduce.py", "--engine=host", "--project", project]
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert "/nowhere/c++ is not on the PATH" in run.stderr
     assert (tmp_path / "cache/reproduce/staged/a file").exists()

@@ -37,7 +37,7 @@ def test_a_python_on_the_path_is_found(tmp_path):
 @pretend_newer
 def test_tools_for_every_python_need_no_other_interpreter(monkeypatch):
     monkeypatch.setattr(interpreters, "find_python", lambda version: pytest.fail("looked for another"))
-    assert interpreters.for_set("host") == interpreters.for_set("lint") == sys.executable
+    assert interpreters.for_set("tools") == interpreters.for_set("lint") == sys.executable
 
 
 @pytest.mark.parametrize("name", interpreters.ANY_PYTHON)
@@ -51,11 +51,11 @@ def test_these_tools_are_for_every_python(name):
 @pretend_newer
 @pytest.mark.parametrize("step", ["check_host", "virtual_environment"])
 def test_without_one_it_is_asked_for_before_any_download(monkeypatch, step):
-    import make_wheel
+    import host_build
 
     monkeypatch.setattr(interpreters, "find_python", lambda version: None)
     monkeypatch.setattr(fetch, "fetch_set", lambda *names: pytest.fail("downloaded first"))
-    start = make_wheel.check_host if step == "check_host" else lambda: common.virtual_environment("test")
+    start = host_build.check_host if step == "check_host" else lambda: common.virtual_environment("test")
     with pytest.raises(common.Failure, match=r"needs CPython 3\.11, .* no python3\.11 is on the PATH: install one"):
         start()
 

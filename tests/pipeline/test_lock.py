@@ -18,30 +18,32 @@ SHA256: 0000000000000000000000000000000000000000000000000000000000000000
 """
 
 
+LISTS = {
+    lock.SUITE: {"main/binary-amd64/Packages": PACKAGES},
+    **{suite: {"main/source/Sources": b""} for _, suite, _, _ in lock.PYTHON_SOURCES},
+}
+LISTS[lock.CUDA_SUITE] = LISTS.get(lock.CUDA_SUITE, {}) | {"non-free/binary-amd64/Packages": b""}
+
+
 def release(suite):
-    component, name, content = {
-        lock.SUITE: ("main", "binary-amd64/Packages", PACKAGES),
-        lock.SOURCE_SUITE: ("main", "source/Sources", b""),
-        lock.CUDA_SUITE: ("non-free", "binary-amd64/Packages", b""),
-    }[suite]
-    name = f"{component}/{name}"
-    text = (
+    components = " ".join(dict.fromkeys(name.split("/")[0] for name in LISTS[suite]))
+    sums = "".join(f" {hashlib.sha256(text).hexdigest()} {len(text)} {name}\n" for name, text in LISTS[suite].items())
+    return (
         f"Origin: Debian\nSuite: {suite}\nCodename: {suite}\nDate: Sat, 01 Jan 2000 00:00:00 UTC\n"
-        f"Architectures: amd64\nComponents: {component}\nSHA256:\n {hashlib.sha256(content).hexdigest()} {len(content)} {name}\n"
+        f"Architectures: amd64\nComponents: {components}\nSHA256:\n{sums}"
     )
-    return text, name, content
 
 
 @pytest.fixture
 def archive(tmp_path):
     """A mirror with one package that nobody signed."""
     folder = tmp_path / "debian"
-    for suite in (lock.SUITE, lock.SOURCE_SUITE, lock.CUDA_SUITE):
-        text, name, content = release(suite)
-        path = folder / "dists" / suite / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(content)
-        (folder / "dists" / suite / "Release").write_text(text)
+    for suite, lists in LISTS.items():
+        for name, content in lists.items():
+            path = folder / "dists" / suite / name
+            path.parent.mkdir(parents=True)
+            path.write_bytes(content)
+        (folder / "dists" / suite / "Release").write_text(release(suite))
     return folder
 
 
@@ -96,7 +98,7 @@ def sign(archive, tmp_path, monkeypatch):
     def run():
         gpg("--quick-generate-key", "test@localhost", "rsa3072", "sign")
         fingerprint = gpg("--list-keys", "--with-colons").stdout.decode().split("fpr:::::::::")[1].split(":")[0]
-        for suite in (lock.SUITE, lock.SOURCE_SUITE, lock.CUDA_SUITE):
+        for suite in LISTS:
             folder = archive / "dists" / suite
             gpg("--clearsign", "--output", folder / "InRelease", folder / "Release")
         gpg("--export", "--output", lock.KEYRING)
@@ -127,5 +129,9 @@ def test_a_signed_package_is_locked_with_its_release(archive, sign, serve_folder
 
 def test_every_debian_lock_says_its_release(root):
     for path in (root / "docker/locks").glob("debian-*.lock"):
-        assert path.read_text().splitlines()[1].startswith("# b" if "cuda" not in path.name else "# trixie"), path
+        assert (
+            path.read_text()
+            .splitlines()[1]
+            .startswith("# trixie" if {"cuda", "pythons"} & set(path.stem.split("-")) else "# b")
+        ), path
         assert " sha256 " in path.read_text().splitlines()[1]

@@ -93,8 +93,8 @@ def test_auto_falls_back_to_the_host_and_says_why(make):
 
 def test_a_cuda_build_without_its_compilers_never_becomes_a_cpu_wheel(make, project):
     """The tools are there, nvcc's packages are not and cannot be had."""
-    (project / "docker/locks/requirements-build.txt").write_text("# make lock\n")
-    (project / "docker/locks/requirements-test.txt").write_text("# make lock\n")
+    for name in ("tools", "build", "test"):
+        (project / f"docker/locks/requirements-{name}.txt").write_text("# make lock\n")
     run = make("wheel", "ENGINE=host", "VARIANT=cuda")
     assert_one_clear_line(run, "nvidia-cuda", project)
 
@@ -106,12 +106,12 @@ def test_missing_compiler(make, project):
 
 
 def test_corrupted_download(make, project):
-    lock = next(
-        line for line in (project / "docker/locks/requirements-build.txt").read_text().splitlines() if "ninja" in line
-    )
+    locks = project / "docker/locks"
+    lock = next(line for line in (locks / "requirements-build.txt").read_text().splitlines() if "ninja" in line)
     wheels = project / ".cache/wheels"
     wheels.mkdir(parents=True)
-    (project / "docker/locks/requirements-build.txt").write_text(lock + "\n")
+    (locks / "requirements-build.txt").write_text("# make lock\n")
+    (locks / "requirements-tools.txt").write_text(lock + "\n")
     name = lock.split(" ")[0].replace("==", "-") + "-py3-none-any.whl"
     (wheels / name).write_text("not the locked wheel")
     assert_one_clear_line(make("wheel", "ENGINE=host"), f"{name} is not the locked file: expected sha256", project)
@@ -151,7 +151,7 @@ def test_tools_name_their_real_folder_when_the_cache_is_reached_through_a_link(t
     assert str(tmp_path / "real/none/bin/python") in (tmp_path / "real/none/bin/pip").read_text().splitlines()[0]
 
 
-def test_sources_that_change_during_the_build_are_not_recorded(project, root, tmp_path):
+def test_sources_that_change_during_the_build_are_not_recorded(project, root, tmp_path, host_environment):
     """build-wheel.sh on a project whose build edits one of its own staged files."""
     toy = tmp_path / "toy"
     toy.mkdir()
@@ -159,12 +159,9 @@ def test_sources_that_change_during_the_build_are_not_recorded(project, root, tm
     (toy / "setup.py").write_text(
         "from setuptools import setup\nopen('module.py', 'a').write('# torn')\nsetup(name='toy', py_modules=['module'])\n"
     )
-    import common
-
-    tools = common.virtual_environment("build")
     run = subprocess.run(
         ["bash", root / "docker/image/build-wheel.sh", toy, tmp_path / "out"],
-        env=common.environment(tools, MANYLINUX="auto"), capture_output=True, text=True, check=False,
+        env=host_environment(toy), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode != 0
     assert "error: the staged sources changed during the build: run it again" in run.stderr
@@ -174,9 +171,9 @@ def test_sources_that_change_during_the_build_are_not_recorded(project, root, tm
 @pytest.mark.parametrize("change", ["write", "add", "remove"])
 def test_a_staged_copy_that_changed_is_refused(project, tmp_path, change):
     import common
-    import make_wheel
+    import staging
 
-    staged = make_wheel.stage(project, tmp_path / "staged")
+    staged = staging.stage(project, tmp_path / "staged")
     staged.check(tmp_path / "staged")
     file = tmp_path / "staged" / ("setup.py" if change != "add" else "new.py")
     file.unlink() if change == "remove" else file.write_text("torn")

@@ -1,5 +1,7 @@
 """The matrix: pairs in order, a line per pair, a reason for each that is skipped."""
 
+import types
+
 import common
 import interpreters
 import matrix
@@ -28,8 +30,9 @@ def run(tmp_path, monkeypatch, capsys):
     def run(results, wheels=1):
         for number in range(wheels):
             (tmp_path / f"customops-{number}.whl").touch()
-        monkeypatch.setattr(matrix, "DIST", tmp_path)
-        monkeypatch.setattr(matrix, "run_pair", lambda python, torch: results[python])
+        project = types.SimpleNamespace(dist=tmp_path)
+        monkeypatch.setattr(matrix.project_run, "load", lambda folder: project)
+        monkeypatch.setattr(matrix, "run_pair", lambda project, python, torch: results[python])
         monkeypatch.setattr(
             "sys.argv", ["matrix.py", "--pythons", " ".join(results), "--torches", " ".join(["2.10.0"] * len(results))]
         )
@@ -66,7 +69,7 @@ def test_needs_exactly_one_wheel(run, wheels):
 def test_a_python_that_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    assert matrix.run_pair("3.99", "2.10.0") == "skipped: there is no python3.99 on the PATH or under pyenv"
+    assert matrix.run_pair(None, "3.99", "2.10.0") == "skipped: there is no python3.99 on the PATH or under pyenv"
 
 
 def test_a_shim_that_leads_nowhere_is_passed_over(monkeypatch, tmp_path):

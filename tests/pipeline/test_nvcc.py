@@ -134,6 +134,22 @@ def test_containers_get_one_spelling(wanted):
     assert make_wheel.cuda_architectures("cuda", wanted) == {"CUDA_ARCHS": "cuda12:80,cuda12:89+PTX"}
 
 
+def test_the_factorys_compilers_know_what_our_sources_are_compiled_for(nvcc):
+    import architectures
+
+    for library, known in nvcc.KNOWN.items():
+        assert set(known) <= set(architectures.KNOWN[library])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "for_torch"), [("90+PTX cuda13:10.0", "9.0+PTX;10.0"), ("90a,8.6", "9.0a;8.6"), ("80 cuda13:80", "8.0")]
+)
+def test_architectures_as_torch_names_them(wanted, for_torch):
+    import architectures
+
+    assert architectures.torch_list(wanted) == for_torch
+
+
 def test_unknown_variant(nvcc, monkeypatch):
     monkeypatch.setenv("CUSTOMOPS_VARIANT", "gpu")
     with pytest.raises(SystemExit, match="CUSTOMOPS_VARIANT must be cpu or cuda, got 'gpu'"):

@@ -3,8 +3,8 @@
 import re
 import subprocess
 
-import make_wheel
 import pytest
+import steps
 
 COMMANDS = r"""[1/3] c++ -MMD -MF /tmp/tmp.x/source/build/a.o.d -Wall -fPIC -c -c /tmp/tmp.x/source/csrc/cpu/a.cpp -o /tmp/a.o -DX=1
 [2/3] /opt/cuda12/bin/nvcc -c /project/csrc/b.cu -o b.o
@@ -40,14 +40,14 @@ def test_a_failed_build_stays_one(root):
 
 
 def test_a_step_says_how_long_it_took_the_last_time(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(make_wheel, "CACHE", tmp_path)
+    monkeypatch.setattr(steps, "CACHE", tmp_path)
     clock = iter(range(0, 1000, 7))
-    monkeypatch.setattr(make_wheel.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(steps.time, "monotonic", lambda: next(clock))
     for _ in range(2):
-        steps = make_wheel.Steps("fetch", "build")
-        steps.next()
-        steps.next()
-        steps.finish("done")
+        run = steps.Steps("fetch", "build")
+        run.next()
+        run.next()
+        run.finish("done")
     first, second = capsys.readouterr().out.split("==> done", 1)
     assert "last time" not in first
     for number, name in enumerate(("fetch", "build"), 1):
@@ -55,7 +55,7 @@ def test_a_step_says_how_long_it_took_the_last_time(tmp_path, monkeypatch, capsy
 
 
 def test_a_broken_record_of_durations_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(make_wheel, "CACHE", tmp_path)
+    monkeypatch.setattr(steps, "CACHE", tmp_path)
     for text in ("", "[1]", '{"fetch": "x"}', '{"fetch": null}'):
         (tmp_path / "durations.json").write_text(text)
-        assert make_wheel.Steps("fetch").seconds == {}
+        assert steps.Steps("fetch").seconds == {}

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 import urllib.request
 from pathlib import Path
 
@@ -193,10 +194,10 @@ def test_a_wheel_that_installers_see_differently_is_not_uploaded(dist, upload_se
     assert list(uploads.iterdir()) == []
 
 
-def test_a_host_wheel_is_not_tested_in_a_container(dist, monkeypatch):
+def test_a_host_wheel_is_not_tested_in_a_container(dist):
     make_wheel(dist)
-    monkeypatch.setattr("make_wheel.DIST", dist)
+    project = types.SimpleNamespace(dist=dist)
     with pytest.raises(
         common.Failure, match=r"was built on a host: make test ENGINE=host, or make wheel ENGINE=docker"
     ):
-        make_wheel_module.test_wheel("docker", "cpu", "debian", {})
+        make_wheel_module.test_wheel(project, [], "docker", "cpu", "debian", {})

@@ -23,7 +23,12 @@ INFO = "customops-0.1.0+cpu.dist-info"
 @pytest.fixture
 def raw_wheel(tmp_path):
     """raw_wheel(folder, order, umask, date) -> a wheel as auditwheel leaves it: the same contents, packed differently."""
-    subprocess.run(["gcc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-o", tmp_path / "lib.so"], check=True)
+    # The name that type information of a static libstdc++ leaves.
+    (tmp_path / "cxx.c").write_text(
+        '__attribute__((used, visibility("hidden"))) const char name[] = "N10__cxxabiv117__class_type_infoE";\n'
+    )
+    for name, source in (("lib", tmp_path / "cxx.c"), ("plain_c", "/dev/null")):
+        subprocess.run(["gcc", "-shared", "-nostdlib", "-x", "c", source, "-o", tmp_path / f"{name}.so"], check=True)
     contents = {
         "customops/__init__.py": b"",
         "customops/_cpu.so": (tmp_path / "lib.so").read_bytes(),
@@ -32,7 +37,8 @@ def raw_wheel(tmp_path):
         f"{INFO}/RECORD": b"stale",
     }
 
-    def build(folder, backwards=False, mode=0o644, year=2026, level=6, flags=None):
+    def build(folder, backwards=False, mode=0o644, year=2026, level=6, flags=None, library="lib"):
+        contents["customops/_cpu.so"] = (tmp_path / f"{library}.so").read_bytes()
         facts = {"torch": "2.13.0+cpu", "compiler": "g++"} | (flags or {})
         contents[f"{INFO}/build.json"] = json.dumps(facts).encode()
         path = tmp_path / folder / NAME
@@ -80,6 +86,13 @@ def test_record(raw_wheel):
     found = read(wheel, "build.json")
     assert found["source"] == {"commit": "c0ffee", "dirty": False, "date_epoch": 1700000000}
     assert (found["base"], found["torch"]) == ("host", "2.13.0+cpu")
+
+
+def test_plain_c_holds_no_libstdcxx(raw_wheel):
+    wheels = raw_wheel("one"), raw_wheel("two", library="plain_c")
+    for wheel in wheels:
+        record.complete(wheel)
+    assert [bool(read(wheel, "build.json")["linked_statically"]) for wheel in wheels] == [True, False]
 
 
 def test_an_unknown_source_counts_as_dirty(raw_wheel, monkeypatch):

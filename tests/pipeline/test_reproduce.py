@@ -78,16 +78,17 @@ def own_cache(root, tmp_path):
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_reproduce(root, tmp_path, plant):
+def test_reproduce(root, tmp_path, lock_like_ours, plant):
     defines, code = PLANTS[plant]
     project = tmp_path / "toy"
     (project / "toy").mkdir(parents=True)
     (project / "toy/__init__.py").touch()
     (project / "pyproject.toml").write_text(PYPROJECT)
     (project / "setup.py").write_text(SETUP.replace("%s", defines, 1))
+    lock_like_ours(project)
     (project / "lib.cpp").write_text("__attribute__((used)) static " + code + "\n")
     run = subprocess.run(
-        [sys.executable, root / "docker/reproduce.py", "--engine", ENGINE, "--source", project],
+        [sys.executable, root / "docker/reproduce.py", "--engine", ENGINE, "--project", project],
         capture_output=True, text=True, check=False, env=os.environ | {"CUSTOMOPS_CACHE": str(own_cache(root, tmp_path))},
     )  # fmt: skip
     sums = [line.split()[0] for line in run.stdout.splitlines() if line.endswith(("  (first)", "  (second)"))]

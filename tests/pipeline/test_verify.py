@@ -73,7 +73,7 @@ def run_verify(monkeypatch):
         monkeypatch.setattr(verify.engines, "choose", lambda wanted: ("host" if again is None else "none", ""))
         monkeypatch.setattr(verify, "report", lambda engine, image, *wheels: reproduce.report("host", image, *wheels))
         if again:
-            monkeypatch.setattr(verify, "rebuild", lambda record, engine: ("image", again))
+            monkeypatch.setattr(verify, "rebuild", lambda record, engine, repository: ("image", again))
         monkeypatch.setattr("sys.argv", ["verify.py", *options, str(wheel)])
         verify.main()
 
@@ -200,7 +200,7 @@ def test_a_build_writes_to_its_output_alone(tmp_path):
 
 
 @with_images
-def test_a_commit_is_rebuilt_in_a_container_alone(git, tmp_path, monkeypatch, capsys):
+def test_a_commit_is_rebuilt_in_a_container_alone(git, tmp_path, monkeypatch, capsys, lock_like_ours):
     """A toy project with scripts of its own in docker/: the wheel is identical, and no script ran here."""
     defines, code = PLANTS["nothing"]
     files = {
@@ -210,10 +210,13 @@ def test_a_commit_is_rebuilt_in_a_container_alone(git, tmp_path, monkeypatch, ca
         "lib.cpp": "__attribute__((used)) static " + code + "\n",
         **{f"docker/{name}.py": f"open('{tmp_path}/ran', 'w')\n" for name in ("make_wheel", "images", "common")},
         "Makefile": f"%:\n\ttouch {tmp_path}/ran\n",
+        "Dockerfile.cpu": "",  # with this lock: a commit that brings its own images
+        "docker/locks/debian-build.lock": "",
     }
     for name, text in files.items():
-        (git.project / name).parent.mkdir(exist_ok=True)
+        (git.project / name).parent.mkdir(parents=True, exist_ok=True)
         (git.project / name).write_text(text)
+    lock_like_ours(git.project)
     git("add", ".")
     git("commit", "--quiet", "--message=toy")
     record = {"source": {"commit": git("rev-parse", "HEAD"), "date_epoch": 1700000000}, "base": "debian"}
@@ -223,7 +226,9 @@ def test_a_commit_is_rebuilt_in_a_container_alone(git, tmp_path, monkeypatch, ca
         (tmp_path / "cache" / name).mkdir(parents=True)
     monkeypatch.setattr(images, "fetch_inputs", lambda variant, tree: None)
     monkeypatch.setattr(images, "ensure", lambda engine, variant, base, tree: {"build": BUILD})
-    wheel = verify.rebuild(record, ENGINE)[1].rename(tmp_path / "toy-1.0-py3-none-manylinux_2_28_x86_64.whl")
+    wheel = verify.rebuild(record, ENGINE, git.project)[1].rename(
+        tmp_path / "toy-1.0-py3-none-manylinux_2_28_x86_64.whl"
+    )
     monkeypatch.setattr("sys.argv", ["verify.py", "--engine", ENGINE, str(wheel)])
     verify.main()
     assert capsys.readouterr().out.splitlines()[-1] == "identical"

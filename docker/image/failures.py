@@ -1,0 +1,92 @@
+"""Why a build failed, out of a long log: the compiler's own message, and one line that says what to do. Standard library only."""
+
+import os
+import re
+from pathlib import Path
+
+MESSAGE = re.compile(
+    r"^(?P<where>[^\s:()][^:()]*)(?::\d+(?::\d+)?|\(\d+\)): *(?P<kind>fatal error|error|note|warning|catastrophic error)\b"
+)
+CONTEXT = re.compile(r"^(In file included from|\s+from |\s*\d* \||[^\s:][^:]*: In |[^\s:][^:]*: At |\s+\^|\s+\S.*|$)")
+LINKER = re.compile(r"(undefined reference to|cannot find -l|ld: )")
+MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+MISSING_REQUIREMENTS = re.compile(r"^ERROR (?:Missing|Unmet) dependencies\b.*:$", re.MULTILINE)
+KEPT_LINES = 60
+FRAMES = ("TIP pass --env-dir", "ERROR Backend subprocess exited")  # the frontend on what it started, as in short.sh
+
+
+def is_progress(line: bytes) -> bool:
+    """What is worth showing while a build runs: what is done, not the commands that do it."""
+    return (
+        re.match(
+            rb"(\[\d+/\d+\] (?!.*\s-[A-Za-z])|building |copying|\* |-- (Build|The|Config)|Successfully|warning: )", line
+        )
+        is not None
+    )
+
+
+def compiler_messages(log: str) -> list[str]:
+    """The errors of the compiler with the lines that belong to them, and nothing of the programs that started it."""
+    lines, kept, pending = log.splitlines(), [], []
+    inside = False
+    for line in lines:
+        match = MESSAGE.match(line)
+        if match:
+            inside = match["kind"] not in ("warning",)
+            if inside:
+                kept += [*pending, line]
+            pending = []
+        elif LINKER.search(line):
+            kept.append(line)
+            inside, pending = False, []
+        elif re.match(r"In file included from|\s+from |[^\s:]+: In |[^\s:]+: At ", line):
+            inside = False
+            pending.append(line)
+        elif inside and re.match(r"\s", line) and CONTEXT.match(line):
+            kept.append(line)
+        else:
+            inside, pending = False, []
+    return list(dict.fromkeys(kept)) if len(kept) > KEPT_LINES else kept
+
+
+def say_last(error: Exception) -> int | str:
+    """For sys.exit: the error, or 1 when it goes to the file that BUILD_ERROR names, whose reader prints it."""
+    if not os.environ.get("BUILD_ERROR"):
+        return f"error: {error}"
+    Path(os.environ["BUILD_ERROR"]).write_text(f"{error}\n")
+    return 1
+
+
+def last_lines(log: str, count: int) -> list[str]:
+    return [line for line in log.splitlines() if line.strip() and not line.startswith(FRAMES)][-count:]
+
+
+def tried_to_reach(hosts: list[str]) -> str:
+    return (
+        f"the build tried to reach {', '.join(dict.fromkeys(hosts))}, and a build has no network: put what it downloads into the "
+        "project, or into a package that [build-system] requires names"
+    )
+
+
+def explain(log: str, reached: list[str]) -> str:
+    """One line; prints the compiler's messages or the end of the log before it."""
+    messages = compiler_messages(log)
+    if reached:
+        print("\n".join(last_lines(log, 8)))
+        return tried_to_reach(reached)
+    if missing := MISSING_MODULE.search(log):
+        return (
+            f"the build imports {missing[1]}, which no requirement brings: add it to [build-system] requires, or to "
+            "build-requires in [tool.customops-build], then `make lock PROJECT=...`"
+        )
+    if missing := MISSING_REQUIREMENTS.search(log):
+        wanted = re.findall(r"^\t(\S.*)$", log[missing.end() :], re.MULTILINE)
+        return f"the lock does not hold what the build requires ({'; '.join(wanted)}): `make lock PROJECT=...`"
+    if "Killed signal terminated program" in log or "killed by signal 9" in log.lower():
+        return "the compiler was killed, most likely for memory: MAX_JOBS=1, or more memory for the container"
+    if messages:
+        print("\n".join(messages[:KEPT_LINES]))
+        files = [match["where"] for line in messages if (match := MESSAGE.match(line)) and "error" in match["kind"]]
+        return f"{', '.join(dict.fromkeys(files)) or 'the link'} failed to compile: the compiler's message is above"
+    print("\n".join(last_lines(log, 30)))
+    return "the project's build backend failed, see above"

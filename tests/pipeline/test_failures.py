@@ -1,0 +1,88 @@
+"""Why a build failed, out of logs as gcc, nvcc, ninja, setuptools and build write them."""
+
+import failures
+import memory
+import pytest
+
+GCC = """[1/2] c++ -MMD -O2 -c /tmp/a/csrc/x.cpp -o x.o
+FAILED: x.o
+c++ -MMD -O2 -c /tmp/a/csrc/x.cpp -o x.o
+In file included from csrc/x.cpp:1:
+csrc/y.h: In function 'int f()':
+csrc/y.h:3:10: error: 'z' was not declared in this scope
+    3 |   return z;
+      |          ^
+ninja: build stopped: subcommand failed.
+Traceback (most recent call last):
+  File "/env/torch/utils/cpp_extension.py", line 2000, in _run_ninja_build
+    subprocess.run(
+subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.
+ERROR Backend subprocess exited when trying to invoke build_wheel
+"""
+
+
+def test_the_compilers_own_message_and_no_more(capsys):
+    line = failures.explain(GCC, [])
+    assert line == "csrc/y.h failed to compile: the compiler's message is above"
+    assert capsys.readouterr().out.splitlines() == GCC.splitlines()[3:8]
+
+
+def test_nvcc(capsys):
+    line = failures.explain(
+        '[1/1] nvcc -c k.cu\ncsrc/k.cu(7): error: identifier "q" is undefined\n    q = 1;\n    ^\n\nninja\n', []
+    )
+    assert line.startswith("csrc/k.cu failed to compile")
+    assert "ninja" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("log", "reached", "said"),
+    [
+        ("fatal: unable to access", ["host.invalid"], "tried to reach host.invalid, and a build has no network"),
+        ("ModuleNotFoundError: No module named 'torch'", [], "imports torch, which no requirement brings: add it to"),
+        (
+            "ERROR Unmet dependencies (checked against /opt/python):\n\tsetuptools>=99\n\t\twanted: >=99\n\tninja\n",
+            [],
+            "does not hold what the build requires (setuptools>=99; ninja)",
+        ),
+        (
+            "c++: fatal error: Killed signal terminated program cc1plus",
+            [],
+            "killed, most likely for memory: MAX_JOBS=1",
+        ),
+        ("something else", [], "the project's build backend failed, see above"),
+    ],
+)
+def test_other_failures(log, reached, said):
+    assert said in failures.explain(log, reached)
+
+
+def test_jobs_follow_measured_memory(monkeypatch):
+    monkeypatch.setattr(memory, "limits", lambda: (8.0, 10e9))
+    assert memory.jobs({})[0] == 3  # 2.5 GB assumed, 9 of 10 GB given away
+    assert memory.jobs({"a.cu": 5e9, "b.cpp": 1e9, "c.cpp": 1e9})[0] == 8  # all three fit at once
+    assert memory.jobs({"a.cu": 5e9, "b.cu": 5e9, "c.cu": 5e9})[0] == 1
+    assert memory.jobs({"a.cu": 99e9})[0] == 1
+    assert memory.jobs({}, "6") == (6, "MAX_JOBS")
+
+
+def test_a_compilers_memory_is_that_of_all_it_starts():
+    """make -> nvcc k.cu -> gcc k.cu -> cc1plus, and cicc; an unrelated process does not count."""
+    found = {
+        1: (0, "", 1),
+        2: (1, "k.cu", 10),
+        3: (2, "k.cu", 20),
+        4: (3, "", 300),
+        5: (2, "", 400),
+        9: (0, "x.cpp", 7),
+    }
+    watch = memory.Watch()
+    watch.sample(found, 1)
+    watch.sample({2: (1, "k.cu", 10)}, 1)
+    assert watch.peaks == {"k.cu": 730}
+
+
+def test_a_spoiled_record_counts_as_none(tmp_path):
+    for text in ("", "[]", '{"a.cpp": "x", "b.cpp": -1}'):
+        (tmp_path / "peaks").write_text(text)
+        assert memory.read(tmp_path / "peaks") == {}

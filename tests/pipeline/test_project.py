@@ -1,0 +1,147 @@
+"""What the factory reads of a project: its table, its pairs, its locks, cibuildwheel's settings."""
+
+import re
+import subprocess
+import sys
+
+import common
+import project as projects
+import project_run
+import pytest
+from project import BadProject, Pair, Project
+
+
+@pytest.fixture
+def project(tmp_path):
+    """project(text of pyproject.toml) -> Project"""
+
+    def make(text=""):
+        (tmp_path / "pyproject.toml").write_text(text)
+        return Project(tmp_path)
+
+    return make
+
+
+def test_every_key_has_a_default_that_it_accepts():
+    for key, known in projects.KEYS.items():
+        assert known.accepts(known.default), key
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('polcy = "strict"', "has no key polcy: did you mean policy?"),
+        ("zzz = 1", "has no key zzz: there are policy, pythons"),
+        ('policy = "lax"', "policy: expected strict or torch-pinned, got 'lax'"),
+        ('pythons = "3.11"', "pythons: expected a list such as"),
+        ('locks = "../outside"', "locks: expected a folder below the project"),
+        ('locks = "/etc"', "locks: expected a folder below the project"),
+        ('build-requires = ["torch @ https://host/x.whl"]', "build-requires: expected a list"),
+        ('build-requires = ["--index-url=x"]', "build-requires: expected a list"),
+        ('build-requires = ["a\\n--index-url=x"]', "build-requires: expected a list"),
+        ('tests = [".."]', "tests: expected a list of files and folders"),
+        ("max-megabytes = true", "max-megabytes: expected a whole number"),
+        ('cuda-archs = "hopper"', "cuda-archs: expected"),
+    ],
+)
+def test_a_wrong_table_is_one_line(project, line, message):
+    with pytest.raises(BadProject, match="tool") as raised:
+        project(f"[tool.customops-build]\n{line}\n")
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[build-system]\nrequires = ['torch', '-r x']\n", "requires: expected a list of names and versions"),
+        ("not toml", "pyproject.toml: "),
+    ],
+)
+def test_a_wrong_pyproject_is_one_line(project, text, message):
+    with pytest.raises(BadProject) as raised:
+        _ = project(text).build_requires
+    assert message in str(raised.value)
+
+
+def test_a_folder_without_a_project(tmp_path):
+    with pytest.raises(BadProject, match="holds no project"):
+        Project(tmp_path)
+
+
+def test_pairs():
+    assert projects.pair_up(["3.11", "3.13"], ["2.13.0"], "x") == [Pair("3.11", "2.13.0"), Pair("3.13", "2.13.0")]
+    assert (Pair("3.14t", "2.15.0").tag, Pair("3.14t", "2.15.0").interpreter) == ("cp314t", "cp314-cp314t")
+    for wrong in ((["3.11", "3.12"], ["2.10.0", "2.11.0", "2.13.0"]), ([], ["2.13.0"]), (["3"], ["2.13.0"])):
+        with pytest.raises(BadProject):
+            projects.pair_up(*wrong, "x")
+
+
+def test_each_pair_has_a_lock_of_its_own(project):
+    found = project('[tool.customops-build]\npythons = ["3.11", "3.13"]\ntorches = ["2.13.0", "2.15.0"]\n')
+    names = [found.lock("build", pair).name for pair in found.pairs]
+    assert names == ["requirements-build.txt", "requirements-build-cp313-torch2.15.0.txt"]
+
+
+def test_a_lock_is_as_new_as_pyproject(project):
+    found = project('[build-system]\nrequires = ["setuptools"]\n')
+    (pair,) = found.pairs
+    with pytest.raises(common.Failure, match=r"has no lock for CPython 3\.11.*make lock PROJECT="):
+        project_run.check_lock(found, "build", pair)
+    found.locks.mkdir()
+    found.lock("build", pair).write_text(f"# make lock\n# CPython 3.11; inputs {found.inputs_digest(pair)}\n")
+    project_run.check_lock(found, "build", pair)
+    changed = project('[build-system]\nrequires = ["setuptools", "torch"]\n')
+    with pytest.raises(common.Failure, match="have changed since"):
+        project_run.check_lock(changed, "build", pair)
+
+
+def test_our_own_project_is_one_like_any_other(root):
+    """No step may know our name except through the project."""
+    own = Project(root)
+    assert (own.policy, own.table["max-megabytes"]) == ("strict", 40)
+    for kind in ("build", "test"):
+        assert own.lock(kind, own.pairs[0]).is_file()
+    for script in [*root.glob("docker/*.py"), *root.glob("docker/image/*")]:
+        if script.is_file() and script.name not in (
+            "ways.py",
+            "new_extension.py",
+        ):  # our own three ways to build; names that are taken
+            # The images and the folder in them are the factory's own.
+            text = re.sub(r"customops-(base|build|\{)|/opt/customops", "", script.read_text())
+            assert '"customops' not in text, script
+            assert "customops-*" not in text, script
+            assert "import customops" not in text, script
+
+
+def test_help_shows_the_table(root):
+    sample = root / "tests/projects/pybind11-aten"
+    run = subprocess.run(
+        [sys.executable, root / "docker/image/project.py", sample], capture_output=True, text=True, check=True
+    )
+    for key in projects.KEYS:
+        assert f"\n  {key} = " in run.stdout
+
+
+def test_cibuildwheels_settings_hold(root, tmp_path):
+    tools = common.virtual_environment("tools")
+    (tmp_path / "pyproject.toml").write_text("""
+[tool.cibuildwheel]
+enable = ["cpython-freethreading"]  # of an earlier cibuildwheel
+skip = "cp313-*"
+test-command = ["one", "two"]
+test-requires = "a b"
+[[tool.cibuildwheel.overrides]]
+select = "cp312-*"
+test-command = "other"
+""")
+
+    def settings(code):
+        script = f"import sys; sys.path.insert(0, {str(root / 'docker/image')!r}); import settings, pathlib; {code}"
+        return subprocess.run([tools / "python", "-c", script], capture_output=True, text=True, check=False)
+
+    run = settings(
+        f"print([settings.tests(pathlib.Path({str(tmp_path)!r}), t)['command'] for t in ('cp311', 'cp312')])"
+    )
+    assert run.stdout.strip() == "['one && two', 'other']", run.stderr
+    run = settings(f"settings.read(pathlib.Path({str(tmp_path)!r}), 'cp313')")
+    assert "leaves out cp313-manylinux_x86_64: choose other pythons" in run.stderr
