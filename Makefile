@@ -12,6 +12,7 @@ FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
 given = $(if $(filter file undefined,$(origin $(1))),,$($(1)))
 PAIRS = --project "$(PROJECT)" --pythons "$(call given,PYTHONS)" --torches "$(call given,TORCHES)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)" $(PAIRS)
+EMULATED = --seconds "$(or $(SECONDS),60)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),1)"
 RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it
@@ -59,9 +60,9 @@ bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=..
 	$(RUN) docker/bundle.py --project "$(PROJECT)" $(if $(BUNDLE),"$(BUNDLE)")
 
 ##@ check
-test:  ## the op tests against the wheel of dist/ (built if absent), then the tests of the pipeline
-	$(RUN) docker/make_wheel.py test $(BUILD_FLAGS)
-	$(if $(filter .,$(PROJECT)),$(RUN) docker/make_wheel.py test-pipeline)
+test:  ## the op tests against the wheel of dist/ (built if absent), then the pipeline's; ARCH=aarch64: ARM's kernels, by qemu
+	$(if $(ARCH),$(RUN) docker/emulated.py --arch "$(ARCH)" $(EMULATED),$(RUN) docker/make_wheel.py test $(BUILD_FLAGS))
+	$(if $(ARCH),,$(if $(filter .,$(PROJECT)),$(RUN) docker/make_wheel.py test-pipeline))
 
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
 	$(RUN) docker/ways.py

@@ -31,16 +31,16 @@ LOCKS = ROOT / "docker/locks"
 DIST = ROOT / "dist"
 CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or ROOT / ".cache").resolve()  # elsewhere only in tests
 
-PLATFORMS = [f"--platform={p}_x86_64" for p in (
-    "manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
-    "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux")]  # fmt: skip
+PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
+             "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux")  # fmt: skip
 
 
-def pip_target(python: str = "3.11") -> list[str]:
+def pip_target(python: str = "3.11", machine: str = "x86_64") -> list[str]:
     """A CPython of the image and its platform, as options of pip."""
     abi = "cp" + python.replace(".", "")
     return ["--only-binary=:all:", "--implementation=cp", f"--python-version={python.rstrip('t')}", f"--abi={abi}",
-            *([] if abi.endswith("t") else ["--abi=abi3"]), "--abi=none", *PLATFORMS]  # fmt: skip
+            *([] if abi.endswith("t") else ["--abi=abi3"]), "--abi=none",
+            *(f"--platform={platform}_{machine}" for platform in PLATFORMS)]  # fmt: skip
 
 
 # After `python`: installs local wheels, and nothing that was not named.

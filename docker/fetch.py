@@ -234,7 +234,7 @@ def missing_wheels(entries: list[Locked], folder: Path, tag: str) -> list[Locked
     return [entry for entry in entries if not is_there(entry)]
 
 
-def fetch_wheels(lock: Path, folder: Path, python: str = "3.11") -> None:
+def fetch_wheels(lock: Path, folder: Path, python: str = "3.11", machine: str = "x86_64") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_requirements(lock)
     missing = missing_wheels(entries, folder, "cp" + python.replace(".", "").rstrip("t"))
@@ -246,7 +246,7 @@ def fetch_wheels(lock: Path, folder: Path, python: str = "3.11") -> None:
         with tempfile.NamedTemporaryFile("w", prefix=f".{lock.stem}.", suffix=".partial", dir=folder) as wanted:
             wanted.write("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
             wanted.flush()
-            run = pip_download(folder, wanted.name, python)
+            run = pip_download(folder, wanted.name, python, machine)
         if run.returncode:
             raise Failure(explain_pip(run.stderr))
     for entry in entries:
@@ -260,9 +260,9 @@ def fetch_wheels(lock: Path, folder: Path, python: str = "3.11") -> None:
     )
 
 
-def pip_download(folder: Path, requirements: str, python: str) -> subprocess.CompletedProcess:
+def pip_download(folder: Path, requirements: str, python: str, machine: str) -> subprocess.CompletedProcess:
     quiet = [] if sys.stderr.isatty() and sys.stdout.isatty() else ["--quiet"]  # on a terminal, pip shows its own bar
-    command = [interpreters.with_pip(), "-m", "pip", "download", *quiet, "--disable-pip-version-check", "--no-deps", "--require-hashes", *pip_target(python),
+    command = [interpreters.with_pip(), "-m", "pip", "download", *quiet, "--disable-pip-version-check", "--no-deps", "--require-hashes", *pip_target(python, machine),
                "--dest", folder, "--requirement", requirements]  # fmt: skip
     try:
         return children.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=PIP_SECONDS)

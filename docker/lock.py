@@ -1,7 +1,7 @@
 """Regenerates the lock files in docker/locks/ from the short lists beside them: `make lock`.
 
     debian-*.txt      -> debian-*.lock        with apt, which checks Debian's signatures
-    requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64
+    requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64; in aarch64/, for ARM
 
 No other step resolves versions. A lock line names one file by its sha256 and no host. Requires a Debian-like machine with
 apt and Debian's archive keys; DEBIAN_MIRROR overrides its mirror. Nothing of this machine's apt configuration counts but the
@@ -21,7 +21,9 @@ from pathlib import Path
 import interpreters
 from common import LOCKS, Failure, debian_mirrors, main_guard, pip_target, sha256_of
 
-SUITE = "bullseye"
+SUITE, ARCHITECTURE = "bullseye", "amd64"
+# Lists of packages of another suite or architecture.
+OTHERS = {"aarch64/debian-qemu": ("bookworm", "amd64"), "aarch64/debian-test": ("bookworm", "arm64")}
 # CPython's release tarballs, as Debian publishes them: one mirror serves everything. The second lock is for `make wheel PYTHONS=...`.
 PYTHON_SOURCES = (
     ("debian-source.lock", "bookworm", "python3.11", "3.11.2"),
@@ -57,11 +59,14 @@ def stanzas(text: str):
             yield fields
 
 
-def sources(mirror: str) -> str:
+def sources(mirror: str, suite: str, architecture: str) -> str:
     """The list of apt's sources, each with the keys that may sign it: a release is signed by its own and the next one's."""
     signed = ",".join(key for keys in KEYS.values() for key in keys)
+    packages = f"deb [arch={architecture} signed-by={signed}] {mirror} {suite} main\n"
+    if (suite, architecture) != (SUITE, ARCHITECTURE):
+        return packages
     return (
-        f"deb [arch=amd64 signed-by={signed}] {mirror} {SUITE} main\n"
+        packages
         + "".join(f"deb-src [signed-by={signed}] {mirror} {suite} main\n" for _, suite, _, _ in PYTHON_SOURCES)
         + f"deb [arch=amd64 signed-by={signed}] {mirror} {CUDA_SUITE} non-free\n"
     )
@@ -93,7 +98,7 @@ class Apt:
 
 
 @contextlib.contextmanager
-def isolated_apt(mirror: str):
+def isolated_apt(mirror: str, suite: str = SUITE, architecture: str = ARCHITECTURE):
     """Yields an Apt after a signature check by `update`."""
     if not KEYRING.exists():
         raise Failure(
@@ -105,7 +110,7 @@ def isolated_apt(mirror: str):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
         shutil.copyfile(KEYRING, root / "trusted/debian.gpg")
-        (root / "sources.list").write_text(sources(mirror))
+        (root / "sources.list").write_text(sources(mirror, suite, architecture))
         # Read before all else, so that no file of this machine's configuration is.
         (root / "apt.conf").write_text(f'Dir::Etc::main "/dev/null";\nDir::Etc::parts "{root}/none";\n{proxies()}\n')
         options = {
@@ -122,8 +127,8 @@ def isolated_apt(mirror: str):
             "Dir::Cache": root / "cache",
             "Dir::Etc::sourcelist": root / "sources.list",
             "Dir::Etc::sourceparts": root / "none",
-            "APT::Architecture": "amd64",
-            "APT::Architectures": "amd64",
+            "APT::Architecture": architecture,
+            "APT::Architectures": architecture,
             "APT::Install-Recommends": "false",
             "APT::Sandbox::User": "root",
             "Acquire::Languages": "none",
@@ -139,13 +144,13 @@ def isolated_apt(mirror: str):
         yield apt
 
 
-def lock_debian(apt, packages: Path) -> None:
+def lock_debian(apt, packages: Path, suite: str = SUITE) -> None:
     """Locks a list of packages and the dependencies that apt chooses."""
     plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
     chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
     pinned = [f"{name}={version.lstrip('(')}" for name, version in chosen]
     found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *pinned))}
-    write_debian_lock(packages.with_suffix(".lock"), apt.release(SUITE), [found[name] for name in sorted(found)])
+    write_debian_lock(packages.with_suffix(".lock"), apt.release(suite), [found[name] for name in sorted(found)])
 
 
 def lock_python_source(apt, lock: str, suite: str, package: str, version: str) -> None:
@@ -174,12 +179,12 @@ def write_debian_lock(path: Path, release: str, entries: list[dict]) -> None:
     print(f"{path.name}: {len(entries)} files, {sum(int(e['Size']) for e in entries) / 1e6:.0f} MB")
 
 
-def lock_python(requirements: Path) -> None:
+def lock_python(requirements: Path, machine: str = "x86_64", alone: tuple[str, ...] = ()) -> None:
     """Resolves with pip for the image's CPython and platform; takes the sha256 of the one file that pip would install."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         subprocess.run(
             [interpreters.locked(), "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--target", "unused",
-             "--report", report.name, *pip_target(), "--requirement", requirements],
+             "--report", report.name, *pip_target(machine=machine), *alone, "--requirement", requirements],
             check=True,
         )  # fmt: skip
         items = json.load(report)["install"]
@@ -201,8 +206,14 @@ def main() -> None:
         for source in PYTHON_SOURCES:
             lock_python_source(apt, *source)
         lock_cuda(apt)
+    for name, (suite, architecture) in OTHERS.items():
+        with isolated_apt(debian_mirrors()[0], suite, architecture) as apt:
+            lock_debian(apt, LOCKS / f"{name}.txt", suite)
     for requirements in sorted(LOCKS.glob("requirements-*.in")):
         lock_python(requirements)
+    # torch for ARM names CUDA's packages, which nothing here opens: the lists are complete without what they depend on.
+    for requirements in sorted(LOCKS.glob("aarch64/requirements-*.in")):
+        lock_python(requirements, "aarch64", ("--no-deps",))
 
 
 if __name__ == "__main__":

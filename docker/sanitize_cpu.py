@@ -6,23 +6,16 @@ alone, which compile in a tenth of the time, and no op tests. Objects stay in .c
 """
 
 import argparse
-import concurrent.futures
 import os
 import subprocess
-import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 
 import children
+import cpu_library
 from common import CACHE, ROOT, Failure, environment, main_guard, virtual_environment
 
-sys.path.append(str(ROOT / "csrc"))
-import jobs
-import sources
-
 FOLDER = CACHE / "sanitize"
-CSRC = ROOT / "csrc"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
 # Vectors of the wider instruction sets are passed between functions that are inlined from -O1 on: without, they get lost.
 FULL, QUICK = ["-O1"], ["-O0", "-DCUSTOMOPS_ONLY_BASELINE"]
@@ -39,30 +32,10 @@ def compile_library(tools: Path, level: list[str]) -> Path:
     site = subprocess.run(
         [tools / "python", "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    flags = [*(flag for flag in sources.flags(CSRC) if not flag.startswith(("-O", "-g"))), *level, *SANITIZERS]
-    command = ["g++", *flags, "-fPIC", f"-I{site}/include"]
-    state = sha256("\0".join(command).encode())
-    for path in sources.headers(CSRC, "cpu"):
-        state.update(path.read_bytes())
-
-    def compile_one(source: Path) -> Path:
-        key = sha256(state.digest() + source.read_bytes()).hexdigest()[:16]
-        target = FOLDER / f"{sources.object_name(CSRC, source).replace('/', '-')}.{key}.o"
-        if not target.exists():
-            children.run([*command, "-c", source, "-o", target.with_suffix(".partial")])
-            target.with_suffix(".partial").replace(target)
-        return target
-
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with concurrent.futures.ThreadPoolExecutor(jobs.jobs()) as pool:
-        objects = list(pool.map(compile_one, sources.sources(CSRC, "cpu")))
-    library = FOLDER / "libcustomops.so"
     # libstdc++ stays shared here: the sanitizers watch what it throws.
-    link = [flag for flag in sources.link_flags(CSRC) if flag != sources.STATIC_CXX and "strip" not in flag]
-    children.run(
-        ["g++", "-shared", *SANITIZERS, *objects, *link, f"-L{site}/lib", "-ltorch_cpu", "-ldl", "-o", library]
+    return cpu_library.compile_library(
+        "g++", [*level, *SANITIZERS], Path(site), FOLDER, SANITIZERS, left_out=("static-libstdc++", "strip")
     )
-    return library
 
 
 def sanitized(tools: Path, library: Path) -> dict[str, str]:

@@ -7,6 +7,9 @@ collect_ignore = ["projects"]  # other people's, so to speak: the factory builds
 
 def pytest_addoption(parser):
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.addoption(
+        "--one-in", type=int, default=1, help="every so many tests, one runs: for machines on which all take hours"
+    )
 
 
 def pytest_configure(config):
@@ -19,6 +22,10 @@ def pytest_configure(config):
 
     if not torch.cuda.is_available():
         raise pytest.UsageError("--device=cuda: torch sees no GPU here (python -m customops shows what it sees)")
+
+
+def pytest_collection_modifyitems(config, items):
+    items[:] = items[:: config.getoption("--one-in")]
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,0 +1,157 @@
+"""Tests the CPU's library for aarch64 on this x86 machine, under qemu-user: `make test ARCH=aarch64`.
+
+Compiles it with g++-aarch64-linux-gnu, or takes the one of WHEEL; then random calls of every op against float64 torch, forward
+and gradients, and the op tests. With --quick, as the gate runs it: compiled with -O1, and no op tests.
+
+docker/locks/aarch64/ locks what runs: qemu, a root file system of Debian packages, CPython's wheels. No script of a package
+runs, and the kernel needs no binfmt registration: the emulated programs start each other through .cache/aarch64/python.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import tarfile
+import time
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import children
+import cpu_library
+import fetch
+import rootfs
+from common import (
+    CACHE,
+    LOCKS,
+    ROOT,
+    Failure,
+    environment,
+    main_guard,
+    read_debian_lock,
+    read_requirements,
+    sha256_of,
+)
+from image import elf
+
+QEMU, SYSTEM, PACKAGES = (
+    LOCKS / "aarch64" / name for name in ("debian-qemu.lock", "debian-test.lock", "requirements-test.txt")
+)
+WHEELS = CACHE / "wheels-aarch64"  # of the same names as those for x86
+CXX = "aarch64-linux-gnu-g++"
+WITHOUT_KERNELS = ("test_cuda.py", "test_loader.py", "test_report.py", "test_docstrings.py", "test_saved_results.py")
+# A script, which the kernel starts wherever it starts scripts; Python takes it for its own program.
+LAUNCHER = """#!/bin/sh
+PYTHONHOME={root}/usr QEMU_LD_PREFIX={root} exec {qemu} -cpu "${{EMULATED_CPU:-max}}" -0 "$0" {root}/usr/bin/python3.11 "$@"
+"""
+
+
+def unpacked(wheel: Path, folder: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def take_qemu(target: Path) -> None:
+    """The one program of its package that is needed."""
+    (entry,) = read_debian_lock(QEMU)
+    fetch.fetch_debian(QEMU, CACHE / "debian")
+    package = CACHE / "debian" / Path(entry.path).name
+    for info, content in rootfs.data_files(package, rootfs.locked_bytes(package, entry.sha256)):
+        if info.name == f"usr/bin/{target.name}" and content is not None:
+            target.write_bytes(content.read())
+            target.chmod(0o755)
+            return
+    raise Failure(f"{package} has no {target.name}")
+
+
+def write_launcher(launcher: Path, root: Path, qemu: Path) -> Path:
+    launcher.write_text(LAUNCHER.format(root=shlex.quote(str(root)), qemu=shlex.quote(str(qemu))))
+    launcher.chmod(0o755)
+    return launcher
+
+
+@cache
+def prepared() -> Path:
+    """The folder .cache/aarch64: python, which starts the emulated CPython; root/; site/, its packages."""
+    folder = CACHE / "aarch64"
+    inputs = (QEMU, SYSTEM, PACKAGES, Path(rootfs.__file__))
+    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER])
+    stamp = folder / "made-from"
+    if stamp.exists() and stamp.read_text() == expected:
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    root, qemu, launcher = folder / "root", folder / "qemu-aarch64-static", folder / "python"
+    take_qemu(qemu)
+    fetch.fetch_debian(SYSTEM, CACHE / "debian")
+    rootfs.assemble(SYSTEM, CACHE / "debian", folder / "root.tar")
+    with tarfile.open(folder / "root.tar") as tar:
+        tar.extractall(root, filter=lambda info, _: info)  # made here; its links lead to its own /
+    (folder / "root.tar").unlink()
+    fetch.fetch_wheels(PACKAGES, WHEELS, machine="aarch64")
+    for entry in read_requirements(PACKAGES):
+        unpacked(fetch.find_wheel(WHEELS, entry.path, entry.sha256), folder / "site")
+    write_launcher(launcher, root, qemu)
+    stamp.write_text(expected)
+    return folder
+
+
+def variables(torch: Path, **extra: str) -> dict[str, str]:
+    """The environment of an emulated CPython."""
+    # One thread: qemu runs them on the same cores, and they only wait for each other.
+    return environment(
+        PYTHONPATH=os.pathsep.join(map(str, (ROOT, torch.parent, prepared() / "site"))),
+        PYTHONDONTWRITEBYTECODE="1",
+        OMP_NUM_THREADS="1",
+        CUSTOMOPS_COMPILER="cmake",
+        **extra,
+    )
+
+
+def cross_compiled(torch: Path, quick: bool) -> Path:
+    """The library, by this machine's cross compiler."""
+    if shutil.which(CXX) is None:
+        raise Failure(f"this needs {CXX}: apt-get install g++-aarch64-linux-gnu")
+    folder = CACHE / "aarch64-objects"
+    return cpu_library.compile_library(
+        CXX, ["-O1" if quick else "-O3"], torch, folder / ("quick" if quick else "full"), []
+    )
+
+
+def library_of(wheel: Path) -> Path:
+    folder = CACHE / "aarch64-wheel"
+    shutil.rmtree(folder, ignore_errors=True)
+    library = unpacked(wheel, folder) / "customops/_cpu.so"
+    if not library.exists() or elf.read(library.read_bytes()).machine != "aarch64":
+        raise Failure(f"{wheel} holds no customops/_cpu.so for aarch64: make wheel ARCH=aarch64")
+    return library
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", choices=("aarch64",), default="aarch64", help="the one that there is")
+    parser.add_argument("--wheel", type=Path, help="instead of compiling csrc/")
+    parser.add_argument("--seconds", type=int, default=60, help="of random calls")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="compile with -O1; no op tests")
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="of the op tests, every N-th alone")
+    args = parser.parse_args()
+    torch = prepared() / "site/torch"
+    began = time.monotonic()
+    library = library_of(args.wheel) if args.wheel else cross_compiled(torch, args.quick)
+    print(f"==> {library} after {time.monotonic() - began:.0f} s", flush=True)
+    env = variables(torch, CUSTOMOPS_LIBRARY=str(library))
+    python = prepared() / "python"
+    children.run(
+        [python, ROOT / "tests/fuzz/differential.py", f"--seconds={args.seconds}", f"--seed={args.seed}"], env=env
+    )
+    if not args.quick:
+        print("==> the op tests", flush=True)
+        suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name not in WITHOUT_KERNELS]
+        pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled")
+        children.run([*pytest, f"--one-in={args.one_in}", *suite], env=env)
+
+
+if __name__ == "__main__":
+    main_guard(main)
