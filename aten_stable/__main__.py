@@ -18,20 +18,21 @@ def torch_folder() -> Path:
 
 
 def schemas() -> int:
-    """Compares schemas.def with the torch that is installed."""
+    """Compares the schemas that the headers rely upon with the torch that is installed."""
     import torch
 
     from aten_stable.scan import table
 
     changed = 0
-    for name, overload, text in table():
+    for text in table():
+        name, _, overload = text.partition("(")[0].partition(".")
         try:
-            found = str(torch._C._get_schema(name, overload)).removeprefix("aten::")
+            found = torch._C._get_schema(f"aten::{name}", overload)
         except RuntimeError:
-            found = "nothing"
-        if found != text:
+            found = None
+        if str(torch._C.parse_schema(f"aten::{text}")) != str(found):
             changed += 1
-            print(f"{name}: expected {text}, torch {torch.__version__} has {found}")
+            print(f"aten::{name}: expected {text}, torch {torch.__version__} has {found}")
     print(f"torch {torch.__version__}: {changed} of {len(table())} schemas differ")
     return 1 if changed else 0
 

@@ -9,6 +9,69 @@ import torch
 
 LIBRARY = "library.so"
 
+# Each operator of ATen that the library calls: the headers leave its schema in the library.
+_USED = re.compile(rb"aten_stable:op:([^\0]+)\0")
+
+
+def _number(text):
+    """A number, as c10::Scalar of the headers writes it."""
+    if text is None or not isinstance(text, str):
+        return text if text is None else [_number(t) for t in text]
+    kind, text = text[0], text[1:]
+    if kind == "c":
+        return complex(*map(float.fromhex, text.split(",")))
+    return float.fromhex(text) if kind == "f" else bool(int(text)) if kind == "b" else int(text)
+
+
+def _backward(self, gradient, retain_graph, create_graph):
+    self.backward(gradient, retain_graph=retain_graph, create_graph=create_graph)
+    return self
+
+
+_OWN = {
+    "requires_grad(Tensor self) -> bool": lambda self: self.requires_grad,
+    "grad(Tensor self) -> Tensor": lambda self: self.grad,
+    "backward(Tensor self, Tensor? gradient, bool retain_graph, bool create_graph) -> Tensor": _backward,
+}
+
+
+def _takes_numbers(op, arguments):
+    """The stable ABI passes no Scalar: an operator like `op` that takes each as text."""
+    places = {i for i, a in enumerate(arguments) if a in ("number", "Optional[number]", "List[number]")}
+    names = {a.name for i, a in enumerate(op._schema.arguments) if i in places}
+
+    def call(*args, **kwargs):
+        args = [_number(a) if i in places else a for i, a in enumerate(args)]
+        return op(*args, **{name: _number(a) if name in names else a for name, a in kwargs.items()})
+
+    return call
+
+
+def _bridge(used):
+    """Defines the operators that ATen's are called through, once in a process."""
+    # Kept by torch, not by this module: other libraries find the operators there, and use them.
+    libraries = vars(torch.library).setdefault("_aten_stable", [])
+    if not libraries:
+        libraries.append(torch.library.Library("aten_stable", "FRAGMENT"))
+        for schema, function in _OWN.items():
+            libraries[0].define(schema)
+            libraries[0].impl(schema.partition("(")[0], function, "CompositeImplicitAutograd")
+    for text in used:
+        if not re.search(r"\bScalar\b", text):
+            continue
+        head, _, rest = text.partition("(")
+        name, _, overload = head.partition(".")
+        arguments, _, results = rest.rpartition(") -> ")
+        try:
+            torch._C._get_schema(f"aten_stable::{name}", overload)
+            continue
+        except RuntimeError:
+            pass
+        op = getattr(getattr(torch.ops.aten, name), overload or "default")
+        arguments = re.sub(r"=('[^']*'|\[[^\]]*\]|[^,)]+)", "", re.sub(r"\bScalar\b", "str", arguments))
+        libraries[0].define(f"{head}({arguments}) -> {results}")
+        libraries[0].impl(head, _takes_numbers(op, _types(op._schema)[0]), "CompositeImplicitAutograd")
+
 
 def _types(schema):
     """(argument types, result types) of an operator, without names and defaults."""
@@ -18,15 +81,16 @@ def _types(schema):
 def _check_schemas(table):
     """The library calls ATen's operators by name; a torch in which one of them has changed is refused."""
     changed = []
-    for name, overload, text in table:
+    for text in table:
+        name, _, overload = text.partition("(")[0].partition(".")
         wanted = torch._C.parse_schema("aten::" + text)
         try:
-            found = torch._C._get_schema(name, overload)
+            found = torch._C._get_schema("aten::" + name, overload)
         except RuntimeError:
-            changed.append(f"{name} is gone")
+            changed.append(f"aten::{name} is gone")
             continue
         if _types(wanted) != _types(found):
-            changed.append(f"{name} was {text} and is {found}")
+            changed.append(f"aten::{name} was {text} and is {found}")
     if changed:
         raise ImportError(
             f"{LIBRARY} does not fit torch {torch.__version__}: {'; '.join(changed)}. Take a newer build of it"
@@ -66,7 +130,9 @@ def _load():
     path = Path(__file__).with_name(LIBRARY)
     torch.ops.load_library(path)
     library = ctypes.CDLL(str(path))
-    _check_schemas(_json(library.aten_stable_schemas))
+    used = sorted({match.decode() for match in _USED.findall(path.read_bytes())})
+    _check_schemas(used)
+    _bridge(used)
     if not hasattr(library, "aten_stable_describe"):  # no PYBIND11_MODULE: its operators are in torch.ops
         return __doc__
     module = _json(library.aten_stable_describe)

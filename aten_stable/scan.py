@@ -21,14 +21,20 @@ NESTED = {"cuda", "indexing", "nn", "detail", "impl", "native"}  # namespaces
 OWN_MACROS = re.compile(r"TORCH_EXTENSION_NAME|TORCH_VERSION\w*|CUDA_VERSION|CUDA_ARCH\w*")
 
 
-def text_of(name: str) -> str:
-    return (INCLUDE / "aten_stable" / name).read_text()
-
-
 @functools.cache
-def table() -> list[tuple[str, str, str]]:
-    """(operator, overload, schema) of each line of schemas.def."""
-    return re.findall(r'^X\(\w+, "([\w:]+)", "(\w*)",\s*"([^"]+)"\)$', text_of("schemas.def"), re.MULTILINE)
+def table() -> list[str]:
+    """The schema of each operator of ATen's that the headers call."""
+    text = re.sub(r"#define X\(name(?:, sign)?\).*?#undef X", _expanded, headers(), flags=re.DOTALL)
+    rows = re.findall(r'ATEN\([\w:]+(?:\([^()]*\)|<[^()]*>)?,\s*"\w+",\s*"\w*",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', text)
+    return sorted({re.sub(r'"\s*"', "", row.strip())[1:-1].replace('\\"', '"') for row in rows})
+
+
+def _expanded(match: re.Match) -> str:
+    """A macro of names with its uses, for each of them."""
+    body, *_ = re.split(r"^(?=X\()", match[0], maxsplit=1, flags=re.MULTILINE)
+    names = re.findall(r"\bX\((\w+)[^()]*\)", match[0].removeprefix(body))
+    body = re.sub(r"\\\n", "\n", body)
+    return "".join(re.sub(r'#name ?("?)', lambda quote, n=n: f'"{n}' if quote[1] else f'"{n}"', body) for n in names)
 
 
 @functools.cache
@@ -58,7 +64,7 @@ def covered() -> set[str]:
 
 @functools.cache
 def through_dispatcher() -> set[str]:
-    return {name.removeprefix("aten::") for name, _, _ in table()}
+    return {re.split(r"[.(]", schema)[0] for schema in table()}
 
 
 @functools.cache

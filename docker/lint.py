@@ -33,7 +33,14 @@ def main() -> None:
     tools = virtual_environment("lint")
     cxx = sorted(
         p
-        for top in ("csrc", "examples", "docker/template", "benchmarks", "tests/projects")
+        for top in (
+            "csrc",
+            "aten_stable/include/aten_stable",
+            "examples",
+            "docker/template",
+            "benchmarks",
+            "tests/projects",
+        )
         for suffix in ("cpp", "h", "cu", "cuh")
         for p in ROOT.glob(f"{top}/**/*.{suffix}")
     )

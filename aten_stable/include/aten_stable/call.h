@@ -1,4 +1,4 @@
-// Calls of ATen's operators through the dispatcher. schemas.def is the table of them.
+// Calls of ATen's operators through the dispatcher.
 #pragma once
 
 #include <array>
@@ -10,40 +10,12 @@ extern "C" __attribute__((weak)) const char* torch_exception_get_what_without_ba
 
 namespace aten_stable {
 
-namespace op {
-#define X(id, operator_name, overload_name, text)          \
-  struct id {                                              \
-    static constexpr const char* name = operator_name;     \
-    static constexpr const char* overload = overload_name; \
-    static constexpr const char* schema = text;            \
-  };
-#include "schemas.def"
-#undef X
-}  // namespace op
-
-// Arguments of a schema: what stands between commas in its first parentheses, but for the star.
-constexpr size_t arguments(const char* schema) {
-  size_t count = 0;
-  int depth = 0;
-  bool inside = false;
-  for (; *schema != '\0'; ++schema) {
-    const char c = *schema;
-    if (c == '(' && depth++ == 0) continue;
-    if (c == ')' && --depth == 0) return count + (inside ? 1 : 0);
-    if (depth == 1 && c == ',') {
-      count += inside ? 1 : 0;
-      inside = false;
-    } else if (depth >= 1 && c != ' ' && c != '*') {
-      inside = true;
-    }
-  }
-  return count;
-}
-
-[[noreturn]] inline void failed(const char* name) {
+// `schema` is the text after "aten_stable:op:".
+[[noreturn]] inline void failed(const char* schema) {
   if (&torch_exception_get_what_without_backtrace != nullptr)
     throw std::runtime_error(torch_exception_get_what_without_backtrace());
-  throw std::runtime_error(text(name, " failed; torch has printed why to stderr (from 2.13 on, it is said here)"));
+  throw std::runtime_error(text(schema + std::string_view("aten_stable:op:").size(),
+                                " failed; torch has printed why to stderr (from 2.13 on, it is said here)"));
 }
 
 template <class... R, size_t... I>
@@ -56,30 +28,52 @@ inline constexpr bool is_tuple = false;
 template <class... R>
 inline constexpr bool is_tuple<std::tuple<R...>> = true;
 
-template <class Op, class R = at::Tensor, class... Args>
-R call(const Args&... args) {
-  static_assert(arguments(Op::schema) == sizeof...(Args), "aten_stable: this call does not fit schemas.def");
-  std::array<StableIValue, sizeof...(Args) + 2> stack{give(args)...};
-  if (torch_call_dispatcher(Op::name, Op::overload, stack.data(), TORCH_ABI_VERSION) != TORCH_SUCCESS) failed(Op::name);
+template <class T>
+inline constexpr bool is_number = false;
+template <>
+inline constexpr bool is_number<c10::Scalar> = true;
+template <>
+inline constexpr bool is_number<std::optional<c10::Scalar>> = true;
+template <>
+inline constexpr bool is_number<c10::ArrayRef<c10::Scalar>> = true;
+
+template <class T>
+StableIValue give_argument(const T& value) {
+  if constexpr (std::is_same_v<T, std::optional<at::Generator>>)
+    return give(std::optional<int64_t>());  // torch's own
+  else
+    return give(value);
+}
+
+// What has numbers goes to an operator of ours by the same name, which takes them as text; bridge.py has it.
+template <class R, class... Args>
+R call(const Op& op, const Args&... args) {
+  constexpr bool bridge = (is_number<Args> || ...);
+  std::array<StableIValue, sizeof...(Args) + 4> stack{give_argument(args)...};
+  if (torch_call_dispatcher(bridge ? op.bridge : op.name, op.overload, stack.data(), TORCH_ABI_VERSION) !=
+      TORCH_SUCCESS)
+    failed(op.schema);
   if constexpr (is_tuple<R>)
     return take_tuple(stack.data(), static_cast<R*>(nullptr), std::make_index_sequence<std::tuple_size_v<R>>());
-  else
+  else if constexpr (!std::is_void_v<R>)
     return take<R>(stack[0]);
 }
 
-// self - alpha * other. The dispatcher of 2.10 takes no Scalar, but the C shim of this one operator does.
-inline at::Tensor subtract(const at::Tensor& self, const at::Tensor& other, double alpha) {
-  if (c10::isIntegralType(self.scalar_type(), true) && c10::isIntegralType(other.scalar_type(), true))
-    throw std::runtime_error(
-        "aten_stable: sums and differences of integer tensors are not covered: convert to a "
-        "floating dtype with to(), or compute them in your kernel");
+// self - alpha * other. The dispatcher takes no Scalar, but the C shim of this one operator does: as a double, so that
+// integers take the bridge.
+inline at::Tensor subtract(const at::Tensor& self, const at::Tensor& other, const c10::Scalar& alpha) {
+  if (alpha.isComplex() ||
+      (c10::isIntegralType(self.scalar_type(), true) && c10::isIntegralType(other.scalar_type(), true)))
+    return ATEN(at::Tensor, "sub", "Tensor", "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", self,
+                other, alpha);
   AtenTensorHandle result = nullptr;
-  if (aoti_torch_aten_subtract_Tensor(self.stable().get(), other.stable().get(), alpha, &result) != TORCH_SUCCESS)
+  if (aoti_torch_aten_subtract_Tensor(self.stable().get(), other.stable().get(), alpha.toDouble(), &result) !=
+      TORCH_SUCCESS)
     failed("aten::sub");
   return at::Tensor(torch::stable::Tensor(result));
 }
 
-inline const at::Tensor& assign(const at::Tensor& self, const at::Tensor& result) {
+inline at::Tensor& assign(const at::Tensor& self, const at::Tensor& result) {
   if (c10::isIntegralType(self.scalar_type(), true) && !c10::isIntegralType(result.scalar_type(), true))
     throw std::runtime_error(text("result type ", c10::toString(result.scalar_type()),
                                   " can't be cast to the desired output type ", c10::toString(self.scalar_type())));

@@ -22,7 +22,11 @@
 #include <torch/headeronly/util/Half.h>
 #include <torch/headeronly/util/complex.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <ostream>
@@ -32,6 +36,8 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -103,7 +109,6 @@ class ArrayRef : public HeaderOnlyArrayRef<T> {
   ArrayRef<T> slice(size_t start) const { return HeaderOnlyArrayRef<T>::slice(start); }
 };
 using IntArrayRef = ArrayRef<int64_t>;
-using OptionalIntArrayRef = std::optional<IntArrayRef>;
 
 template <class T>
 std::ostream& operator<<(std::ostream& out, const ArrayRef<T>& all) {
@@ -118,12 +123,31 @@ class TypeMeta {
   TypeMeta(ScalarType type) : type_(type) {}
   operator ScalarType() const { return type_; }
   ScalarType toScalarType() const { return type_; }
+  template <class T>
+  static TypeMeta Make() {
+    return CppTypeToScalarType<T>::value;
+  }
+  std::string name() const { return toString(type_); }
 
  private:
   ScalarType type_;
 };
-std::ostream& operator<<(std::ostream&,
-                         const TypeMeta&) = delete;  // print scalar_type(): its text is the same anywhere
+// The text that ATen gives: the C++ type.
+inline std::ostream& operator<<(std::ostream& out, const TypeMeta& type) {
+  switch (type.toScalarType()) {
+    case ScalarType::Byte: return out << "unsigned char";
+    case ScalarType::Char: return out << "signed char";
+    case ScalarType::Short: return out << "short int";
+    case ScalarType::Int: return out << "int";
+    case ScalarType::Long: return out << "long int";
+    case ScalarType::Float: return out << "float";
+    case ScalarType::Double: return out << "double";
+    case ScalarType::Bool: return out << "bool";
+    case ScalarType::Half: return out << "c10::Half";
+    case ScalarType::BFloat16: return out << "c10::BFloat16";
+    default: return out << toString(type.toScalarType());
+  }
+}
 
 inline bool isFloatingType(ScalarType t) {
   return t == ScalarType::Double || t == ScalarType::Float || t == ScalarType::Half || t == ScalarType::BFloat16;
@@ -160,6 +184,8 @@ class Device {
   bool has_index() const { return index_ != -1; }
   bool is_cuda() const { return type_ == DeviceType::CUDA; }
   bool is_cpu() const { return type_ == DeviceType::CPU; }
+  bool is_meta() const { return type_ == DeviceType::Meta; }
+  void set_index(DeviceIndex index) { index_ = index; }
   bool operator==(const Device& other) const { return type_ == other.type_ && index_ == other.index_; }
   bool operator!=(const Device& other) const { return !(*this == other); }
   std::string str() const {
@@ -176,26 +202,118 @@ inline std::ostream& operator<<(std::ostream& out, const Device& device) { retur
 
 class Scalar {
  public:
-  template <class T, std::enable_if_t<std::is_arithmetic_v<T> && !std::is_same_v<T, bool>, int> = 0>
-  Scalar(T value) : floating_(std::is_floating_point_v<T>) {
-    if constexpr (std::is_floating_point_v<T>)
-      double_ = static_cast<double>(value);
-    else
+  Scalar() : Scalar(int64_t(0)) {}
+  template <class T, std::enable_if_t<std::is_arithmetic_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>,
+                                      int> = 0>
+  Scalar(T value) {
+    if constexpr (std::is_same_v<T, bool> || std::is_integral_v<T>) {
+      kind_ = std::is_same_v<T, bool> ? kBoolean : kInteger;
       int_ = static_cast<int64_t>(value);
+    } else {
+      double_ = static_cast<double>(value);
+    }
   }
-  Scalar(bool) = delete;  // write 0 or 1
-  bool isFloatingPoint() const { return floating_; }
+  template <class T>
+  Scalar(complex<T> value) : kind_(kComplex), double_(value.real()), imaginary_(value.imag()) {}
+  bool isFloatingPoint() const { return kind_ == kFloating; }
+  bool isComplex() const { return kind_ == kComplex; }
+  bool isBoolean() const { return kind_ == kBoolean; }
+  bool isIntegral(bool with_bool = false) const { return kind_ == kInteger || (with_bool && isBoolean()); }
+  ScalarType type() const {
+    return isFloatingPoint() ? ScalarType::Double
+           : isComplex()     ? ScalarType::ComplexDouble
+           : isBoolean()     ? ScalarType::Bool
+                             : ScalarType::Long;
+  }
   template <class T>
   T to() const {
-    return floating_ ? static_cast<T>(double_) : static_cast<T>(int_);
+    if (isComplex() && imaginary_ != 0)
+      throw std::runtime_error("value cannot be converted to a real type without losing its imaginary part");
+    return isIntegral(true) ? static_cast<T>(int_) : static_cast<T>(double_);
   }
   double toDouble() const { return to<double>(); }
+  float toFloat() const { return to<float>(); }
   int64_t toLong() const { return to<int64_t>(); }
+  int toInt() const { return to<int>(); }
+  bool toBool() const { return to<bool>(); }
+  Scalar operator-() const {
+    Scalar copy = *this;
+    copy.kind_ = isBoolean() ? kInteger : kind_;
+    copy.int_ = -int_, copy.double_ = -double_, copy.imaginary_ = -imaginary_;
+    return copy;
+  }
+  // As text, exactly: how a number crosses the dispatcher (bridge.py reads it).
+  std::string str() const {
+    char all[64];
+    if (isComplex())
+      std::snprintf(all, sizeof all, "c%a,%a", double_, imaginary_);
+    else if (isFloatingPoint())
+      std::snprintf(all, sizeof all, "f%a", double_);
+    else
+      std::snprintf(all, sizeof all, "%c%lld", isBoolean() ? 'b' : 'i', static_cast<long long>(int_));
+    return all;
+  }
+  static Scalar parse(const std::string& text) {
+    const char kind = text.empty() ? '?' : text[0];
+    char* end = nullptr;
+    if (kind == 'i') return static_cast<int64_t>(std::strtoll(text.c_str() + 1, nullptr, 10));
+    if (kind == 'b') return text == "b1";
+    const double real = std::strtod(text.c_str() + 1, &end);
+    if (kind == 'c') return complex<double>(real, std::strtod(end + 1, nullptr));
+    if (kind != 'f') throw std::runtime_error("aten_stable: a number is expected, got " + text);
+    return real;
+  }
 
  private:
-  bool floating_;
-  double double_ = 0;
+  enum Kind { kFloating, kInteger, kBoolean, kComplex } kind_ = kFloating;
+  double double_ = 0, imaginary_ = 0;
   int64_t int_ = 0;
+};
+inline std::ostream& operator<<(std::ostream& out, const Scalar& s) {
+  return s.isIntegral(true) ? out << s.toLong() : out << s.toDouble();
+}
+
+// Where ATen takes `int[]?`: nothing, a list, or one number.
+class OptionalIntArrayRef {
+ public:
+  OptionalIntArrayRef() = default;
+  OptionalIntArrayRef(std::nullopt_t) {}
+  OptionalIntArrayRef(int64_t one) : one_(one), kind_(kOne) {}
+  OptionalIntArrayRef(IntArrayRef list) : list_(list), kind_(kList) {}
+  OptionalIntArrayRef(const std::initializer_list<int64_t>& list) : OptionalIntArrayRef(IntArrayRef(list)) {}
+  OptionalIntArrayRef(const std::vector<int64_t>& list) : OptionalIntArrayRef(IntArrayRef(list)) {}
+  template <class T>
+  OptionalIntArrayRef(const std::optional<T>& list) {
+    if (list) *this = OptionalIntArrayRef(IntArrayRef(*list));
+  }
+  bool has_value() const { return kind_ != kNone; }
+  explicit operator bool() const { return has_value(); }
+  IntArrayRef value() const {
+    if (!has_value()) throw std::bad_optional_access();
+    return kind_ == kOne ? IntArrayRef(&one_, 1) : list_;
+  }
+  IntArrayRef operator*() const { return value(); }
+  IntArrayRef value_or(IntArrayRef other) const { return has_value() ? value() : other; }
+
+ private:
+  int64_t one_ = 0;
+  IntArrayRef list_;
+  enum Kind { kNone, kOne, kList } kind_ = kNone;
+};
+
+template <class T>
+class List : public std::vector<T> {
+ public:
+  using std::vector<T>::vector;
+  List(const std::vector<T>& all) : std::vector<T>(all) {}
+  const T& get(size_t i) const { return this->at(i); }
+  std::vector<T> vec() const { return *this; }
+};
+
+// torch's own generator: the stable ABI of torch 2.10 passes no other.
+class Generator {
+ public:
+  bool defined() const { return true; }
 };
 
 struct TensorOptions {
@@ -206,17 +324,34 @@ struct TensorOptions {
   TensorOptions(DeviceType d) : device_(Device(d)) {}
   TensorOptions(Layout l) : layout_(l) {}
   TensorOptions(MemoryFormat f) : memory_format_(f) {}
-  TensorOptions dtype(ScalarType t) const { return with(&TensorOptions::dtype_, t); }
+  TensorOptions dtype(ScalarType t) const { return with(&TensorOptions::dtype_, std::optional(t)); }
   template <class T>
   TensorOptions dtype() const {
     return dtype(CppTypeToScalarType<T>::value);
   }
-  TensorOptions device(Device d) const { return with(&TensorOptions::device_, d); }
+  TensorOptions device(Device d) const { return with(&TensorOptions::device_, std::optional(d)); }
   TensorOptions device(DeviceType type, DeviceIndex index) const { return device(Device(type, index)); }
-  TensorOptions layout(Layout l) const { return with(&TensorOptions::layout_, l); }
-  TensorOptions memory_format(MemoryFormat f) const { return with(&TensorOptions::memory_format_, f); }
-  TensorOptions pinned_memory(bool yes) const { return with(&TensorOptions::pinned_memory_, yes); }
-  TensorOptions requires_grad(bool yes) const { return with(&TensorOptions::requires_grad_, yes); }
+  TensorOptions layout(Layout l) const { return with(&TensorOptions::layout_, std::optional(l)); }
+  TensorOptions memory_format(MemoryFormat f) const { return with(&TensorOptions::memory_format_, std::optional(f)); }
+  TensorOptions pinned_memory(bool yes) const { return with(&TensorOptions::pinned_memory_, std::optional(yes)); }
+  TensorOptions requires_grad(bool yes) const { return with(&TensorOptions::requires_grad_, std::optional(yes)); }
+
+  TypeMeta dtype() const { return dtype_.value_or(ScalarType::Float); }
+  Device device() const { return device_.value_or(Device(DeviceType::CPU)); }
+  Layout layout() const { return layout_.value_or(Layout::Strided); }
+  bool requires_grad() const { return requires_grad_.value_or(false); }
+  bool pinned_memory() const { return pinned_memory_.value_or(false); }
+  bool has_dtype() const { return dtype_.has_value(); }
+  bool has_device() const { return device_.has_value(); }
+  template <class T, std::enable_if_t<std::is_same_v<T, std::optional<ScalarType>>, int> = 0>
+  TensorOptions dtype(const T& t) const {
+    return with(&TensorOptions::dtype_, t);
+  }
+  template <class T, std::enable_if_t<std::is_same_v<T, std::optional<Device>>, int> = 0>
+  TensorOptions device(const T& d) const {
+    return with(&TensorOptions::device_, d);
+  }
+  TensorOptions device_index(DeviceIndex index) const { return device(Device(DeviceType::CUDA, index)); }
 
   std::optional<ScalarType> dtype_;
   std::optional<Device> device_;
@@ -227,7 +362,7 @@ struct TensorOptions {
 
  private:
   template <class T>
-  TensorOptions with(std::optional<T> TensorOptions::* field, T value) const {
+  TensorOptions with(std::optional<T> TensorOptions::* field, std::optional<T> value) const {
     TensorOptions copy = *this;
     copy.*field = value;
     return copy;
@@ -235,6 +370,10 @@ struct TensorOptions {
 };
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
 inline TensorOptions device(Device d) { return TensorOptions(d); }
+inline TensorOptions layout(Layout l) { return TensorOptions(l); }
+inline TensorOptions memory_format(MemoryFormat f) { return TensorOptions(f); }
+inline TensorOptions requires_grad(bool yes = true) { return TensorOptions().requires_grad(yes); }
+inline TensorOptions pinned_memory(bool yes) { return TensorOptions().pinned_memory(yes); }
 
 }  // namespace aten_stable_0
 
@@ -280,6 +419,9 @@ using torch::headeronly::RestrictPtrTraits;
 template <class F>
 void parallel_for(int64_t begin, int64_t end, int64_t grain_size, const F& f) {
   torch::stable::parallel_for(begin, end, grain_size, f);
+}
+namespace internal {
+constexpr int64_t GRAIN_SIZE = 32768;
 }
 inline int get_num_threads() { return static_cast<int>(torch::stable::get_num_threads()); }
 

@@ -6,49 +6,69 @@
 namespace at {
 inline namespace aten_stable_0 {
 
-inline Tensor with_grad(const Tensor& t, const c10::TensorOptions& o) {
-  return o.requires_grad_ ? t.set_requires_grad(*o.requires_grad_) : t;
-}
-inline Tensor empty(c10::IntArrayRef sizes, const c10::TensorOptions& o = {},
-                    std::optional<c10::MemoryFormat> format = std::nullopt) {
-  return with_grad(call<op::empty_memory_format>(sizes, o.dtype_, o.layout_, o.device_, o.pinned_memory_,
-                                                 format ? format : o.memory_format_),
-                   o);
-}
-inline Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, const c10::TensorOptions& o = {}) {
-  return with_grad(call<op::empty_strided>(sizes, strides, o.dtype_, o.layout_, o.device_, o.pinned_memory_), o);
-}
-#define X(name)                                                                                   \
-  inline Tensor name(c10::IntArrayRef sizes, const c10::TensorOptions& o = {}) {                  \
-    return with_grad(call<op::name>(sizes, o.dtype_, o.layout_, o.device_, o.pinned_memory_), o); \
-  }
-X(zeros)
-X(ones)
-X(rand) X(randn)
-#undef X
-#define X(name)                                                                                                     \
-  inline Tensor name(const Tensor& self, const c10::TensorOptions& o = {},                                          \
-                     std::optional<c10::MemoryFormat> format = std::nullopt) {                                      \
-    return with_grad(                                                                                               \
-        call<op::name>(self, o.dtype_, o.layout_, o.device_, o.pinned_memory_, format ? format : o.memory_format_), \
-        o);                                                                                                         \
-  }
-    X(empty_like) X(zeros_like) X(ones_like)
-#undef X
-        inline Tensor full(c10::IntArrayRef sizes, const c10::Scalar& value, c10::TensorOptions o = {}) {
-  if (!o.dtype_ && !value.isFloatingPoint()) o.dtype_ = c10::ScalarType::Long;
-  const Tensor t = empty(sizes, [&] {
-    auto plain = o;
-    plain.requires_grad_.reset();
-    return plain;
-  }());
+inline Tensor full(c10::IntArrayRef sizes, const c10::Scalar& value, c10::TensorOptions o) {
+  if (!o.dtype_ && !value.isFloatingPoint()) o.dtype_ = value.type();
+  const auto grad = o.requires_grad_;
+  o.requires_grad_.reset();
+  const Tensor t = empty(sizes, o);
   t.fill_(value);
-  return with_grad(t, o);
+  return grad ? t.set_requires_grad(*grad) : t;
 }
-inline Tensor full_like(const Tensor& self, const c10::Scalar& value, const c10::TensorOptions& o = {}) {
-  const Tensor t = empty_like(self, o);
+inline Tensor full_like(const Tensor& self, const c10::Scalar& value, const c10::TensorOptions& o = {},
+                        std::optional<c10::MemoryFormat> format = std::nullopt) {
+  const Tensor t = empty_like(self, o, format);
   t.fill_(value);
   return t;
+}
+inline Tensor scalar_tensor(const c10::Scalar& value, const c10::TensorOptions& o = {}) {
+  return full({}, value, o.has_dtype() ? o : o.dtype(c10::ScalarType::Float));
+}
+
+template <class T>
+Tensor from_values(const T* values, c10::IntArrayRef sizes, const c10::TensorOptions& o) {
+  // As torch::tensor has it: floating values get the default dtype, integers Long.
+  const auto stored = c10::CppTypeToScalarType<T>::value;
+  const Tensor host = empty(sizes, c10::TensorOptions(stored).device(c10::DeviceType::CPU));
+  std::copy(values, values + host.numel(), host.data_ptr<T>());
+  const auto natural = std::is_floating_point_v<T>                     ? empty({0}).scalar_type()
+                       : std::is_integral_v<T> && stored != c10::kBool ? c10::kLong
+                                                                       : stored;
+  auto target = c10::TensorOptions(o.has_dtype() ? o.dtype() : c10::TypeMeta(natural));
+  if (o.has_device()) target = target.device(o.device());
+  return with_grad(host.to(target), o);
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values, const c10::TensorOptions& o = {}) {
+  return from_values(values.data(), {static_cast<int64_t>(values.size())}, o);
+}
+template <class T>
+Tensor tensor(c10::ArrayRef<T> values, const c10::TensorOptions& o = {}) {
+  return from_values(values.data(), {static_cast<int64_t>(values.size())}, o);
+}
+template <class T>
+Tensor tensor(std::initializer_list<T> values, const c10::TensorOptions& o = {}) {
+  return from_values(values.begin(), {static_cast<int64_t>(values.size())}, o);
+}
+template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
+Tensor tensor(T value, const c10::TensorOptions& o = {}) {
+  return from_values(&value, {}, o);
+}
+
+inline Tensor from_blob(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                        const c10::TensorOptions& o = {}) {
+  const c10::Device device = o.device();
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(
+      data, static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), 0,
+      torch::stable::detail::to<int32_t>(torch::stable::detail::from(o.dtype().toScalarType())),
+      static_cast<int32_t>(device.type()), device.has_index() ? device.index() : 0, &handle));
+  return with_grad(Tensor(torch::stable::Tensor(handle)), o);
+}
+inline Tensor from_blob(void* data, c10::IntArrayRef sizes, const c10::TensorOptions& o = {}) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0; step *= sizes[i]) strides[i] = step;
+  return from_blob(data, sizes, strides, o);
 }
 
 // As ATen does it: the number becomes a tensor like b first.
@@ -67,22 +87,25 @@ inline Tensor operator/(const c10::Scalar& a, const Tensor& b) {
     static_assert(::aten_stable::never<Args...>, "aten_stable: " #name " is not covered: " instead); \
     return {};                                                                                       \
   }
-ATEN_STABLE_UNCOVERED_FUNCTION(addmm, "write bias + x.mm(weight); the rounding may differ")
-ATEN_STABLE_UNCOVERED_FUNCTION(arange, "fill at::empty({n}) in a loop, or take the tensor from Python")
-ATEN_STABLE_UNCOVERED_FUNCTION(linspace, "fill at::empty({n}) in a loop, or take the tensor from Python")
-ATEN_STABLE_UNCOVERED_FUNCTION(eye, "fill at::zeros in a loop, or take the tensor from Python")
-ATEN_STABLE_UNCOVERED_FUNCTION(tensor, "fill at::empty({n}) through data_ptr(), then to() its device")
-ATEN_STABLE_UNCOVERED_FUNCTION(from_blob, "the stable ABI has it from torch 2.11 on: at::empty, then copy the memory")
-ATEN_STABLE_UNCOVERED_FUNCTION(clamp, "write at::minimum(at::maximum(x, low), high) with tensors")
-ATEN_STABLE_UNCOVERED_FUNCTION(pow, "write products, or do it in your kernel")
-ATEN_STABLE_UNCOVERED_FUNCTION(norm, "write (x * x).sum().sqrt(); the rounding may differ")
-ATEN_STABLE_UNCOVERED_FUNCTION(elu, "write at::where(x > 0, x, x.expm1()); the rounding may differ")
-ATEN_STABLE_UNCOVERED_FUNCTION(leaky_relu, "write at::where(x > 0, x, x * slope)")
-ATEN_STABLE_UNCOVERED_FUNCTION(conv2d, "call it in Python, around your op")
-ATEN_STABLE_UNCOVERED_FUNCTION(einsum, "write matmul and permute")
-ATEN_STABLE_UNCOVERED_FUNCTION(topk, "call it in Python, around your op")
-ATEN_STABLE_UNCOVERED_FUNCTION(sort, "call it in Python, around your op")
-ATEN_STABLE_UNCOVERED_FUNCTION(unique, "call it in Python, around your op")
+ATEN_STABLE_UNCOVERED_FUNCTION(stft, "call it in Python, around your op")
+ATEN_STABLE_UNCOVERED_FUNCTION(istft, "call it in Python, around your op")
+
+inline Tensor std(const Tensor& t, int dim) { return t.std(dim); }
+inline Tensor var(const Tensor& t, int dim) { return t.var(dim); }
+inline std::tuple<Tensor, Tensor> std_mean(const Tensor& t, int dim) {
+  return std_mean(t, c10::OptionalIntArrayRef(int64_t(dim)));
+}
+inline std::tuple<Tensor, Tensor> var_mean(const Tensor& t, int dim) {
+  return var_mean(t, c10::OptionalIntArrayRef(int64_t(dim)));
+}
+inline int64_t numel(const Tensor& t) { return t.numel(); }
+inline int64_t size(const Tensor& t, int64_t dim) { return t.size(dim); }
+inline int64_t stride(const Tensor& t, int64_t dim) { return t.stride(dim); }
+inline bool is_floating_point(const Tensor& t) { return t.is_floating_point(); }
+inline bool is_complex(const Tensor& t) { return t.is_complex(); }
+inline bool is_same_size(const Tensor& a, const Tensor& b) { return a.is_same_size(b); }
+inline Tensor& fill_(Tensor& t, const c10::Scalar& value) { return t.fill_(value); }
+inline Tensor& copy_(Tensor& t, const Tensor& from, bool non_blocking = false) { return t.copy_(from, non_blocking); }
 
 }  // namespace aten_stable_0
 }  // namespace at
@@ -101,6 +124,9 @@ class NoGradGuard {
 };
 
 namespace autograd {
+using Variable = at::Tensor;
+using variable_list = std::vector<at::Tensor>;
+struct AutogradContext;
 template <class T>
 struct Function {
   static_assert(

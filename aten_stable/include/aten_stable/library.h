@@ -1,6 +1,9 @@
 // TORCH_LIBRARY, TORCH_LIBRARY_FRAGMENT and TORCH_LIBRARY_IMPL.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "module.h"
 
 namespace torch {
@@ -34,7 +37,35 @@ class Library {
   ::aten_stable::StableLibrary& library_;
 };
 
+// The registration of 2019: static auto registry = torch::RegisterOperators().op("theirs::name", &function);
+class RegisterOperators {
+ public:
+  RegisterOperators() = default;
+  template <class F>
+  RegisterOperators(const std::string& schema_or_name, F f) {
+    op(schema_or_name, f);
+  }
+  template <class F>
+  RegisterOperators& op(const std::string& schema_or_name, F f) {
+    const size_t colons = schema_or_name.find("::");
+    TORCH_CHECK(colons != std::string::npos, "RegisterOperators: write namespace::name, got ", schema_or_name);
+    const std::string ns = schema_or_name.substr(0, colons);
+    Library(::aten_stable::StableLibrary::Kind::FRAGMENT, namespaces().insert(ns).first->c_str(), nullptr)
+        .def(schema_or_name.substr(colons + 2).c_str(), f);
+    return *this;
+  }
+
+ private:
+  static std::set<std::string>& namespaces() {  // torch keeps the pointers
+    static std::set<std::string> all;
+    return all;
+  }
+};
+
 }  // namespace aten_stable_0
+namespace jit {
+using torch::RegisterOperators;
+}
 }  // namespace torch
 
 namespace aten_stable {

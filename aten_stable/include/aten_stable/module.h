@@ -173,22 +173,4 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return all + "\"";
   }
 
-  // schemas.def as JSON.
-  inline const std::string& schemas() {
-    static const std::string all = [] {
-      std::string rows;
-#define X(id, name, overload, text) \
-  rows += (rows.empty() ? "[" : ", [") + quoted(name) + ", \"" overload "\", " + quoted(text) + "]";
-#include "schemas.def"
-#undef X
-      return "[" + rows + "]";
-    }();
-    return all;
-  }
-
 }  // namespace aten_stable
-
-// For the module that Python imports: it compares the table with its torch.
-extern "C" __attribute__((used, visibility("default"))) inline const char* aten_stable_schemas() {
-  return ::aten_stable::schemas().c_str();
-}

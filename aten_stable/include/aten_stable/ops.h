@@ -1,71 +1,74 @@
-// ATen's functions and the members of Tensor that call operators.
+// The members of Tensor that are not generated, and ATen's functions of the same names.
 #pragma once
 
 #include "call.h"
+#include "indexing.h"
 
 namespace at {
 inline namespace aten_stable_0 {
 
-namespace op = aten_stable::op;
 using aten_stable::call;
-using Sizes = std::vector<int64_t>;
 
-#define X(name)                                                        \
-  inline Tensor Tensor::name() const { return call<op::name>(*this); } \
-  inline Tensor name(const Tensor& self) { return self.name(); }
-ATEN_STABLE_UNARY(X)
-#undef X
-#define X(name)                                                                                                   \
-  inline Tensor Tensor::name() const { return call<op::name>(*this, std::optional<c10::ScalarType>()); }          \
-  inline Tensor Tensor::name(c10::ScalarType dtype) const { return call<op::name>(*this, std::optional(dtype)); } \
-  inline Tensor name(const Tensor& self) { return self.name(); }
-ATEN_STABLE_REDUCE(X)
-#undef X
-#define X(name)                               \
-  inline const Tensor& Tensor::name() const { \
-    call<op::name>(*this);                    \
-    return *this;                             \
-  }                                           \
-  inline const Tensor& name(const Tensor& self) { return self.name(); }
-ATEN_STABLE_UNARY_IN_PLACE(X)
-#undef X
-#define X(name) \
-  inline Tensor name(const Tensor& self, const Tensor& other) { return self.name(other); }
-ATEN_STABLE_BINARY(X)
-X(add)
-X(sub)
-X(mul)
-X(div)
-#undef X
-#define X(name) \
-  inline Tensor Tensor::name(const Tensor& other) const { return call<op::name>(*this, other); }
-    X(mm) X(bmm) X(matmul) X(mv) X(dot) X(maximum) X(minimum) X(logical_and) X(logical_or) X(expand_as) X(view_as)
-        X(masked_select)
-#undef X
-#define X(name) \
-  inline Tensor Tensor::name(const Tensor& other) const { return call<op::name##_Tensor>(*this, other); }
-            X(bitwise_and) X(bitwise_or) X(mul) X(div)
-#undef X
+inline const Tensor& with_grad(const Tensor& t, const c10::TensorOptions& o) {
+  return o.requires_grad_ ? t.set_requires_grad(*o.requires_grad_) : t;
+}
 
-    // A number as a tensor without dimensions, of the dtype with which it takes part in promotion as the number itself
-    // does.
-    inline Tensor number(const c10::Scalar& value, const Tensor& beside) {
+inline Tensor Tensor::contiguous(c10::MemoryFormat format) const {
+  if (is_contiguous(format)) return *this;
+  return ATEN(Tensor, "contiguous", "",
+              "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", *this,
+              format);
+}
+inline Tensor Tensor::to(const c10::TensorOptions& o, bool non_blocking, bool copy,
+                         std::optional<c10::MemoryFormat> format) const {
+  if (o.requires_grad_) throw std::runtime_error("to(options) expects unset requires_grad flag");
+  return ATEN(Tensor, "to", "dtype_layout",
+              "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+              "bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> "
+              "Tensor(a)",
+              *this, o.dtype_, o.layout_, o.device_, o.pinned_memory_, non_blocking, copy,
+              format ? format : o.memory_format_);
+}
+inline Tensor& Tensor::copy_(const Tensor& from, bool non_blocking) const {
+  ATEN(Tensor, "copy_", "", "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", *this, from,
+       non_blocking);
+  return const_cast<Tensor&>(*this);
+}
+inline Tensor& Tensor::fill_(const Tensor& value) const {
+  ATEN(Tensor, "fill_", "Tensor", "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", *this, value);
+  return const_cast<Tensor&>(*this);
+}
+inline Tensor& Tensor::fill_(const c10::Scalar& value) const {
+  constexpr int64_t kExact = int64_t(1) << 53;  // a double holds every integer up to here
+  if (value.isComplex() || (value.isIntegral() && (value.toLong() > kExact || value.toLong() < -kExact)))
+    ATEN(Tensor, "fill_", "Scalar", "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", *this, value);
+  else if (aoti_torch_aten_fill__Scalar(stable_.get(), value.toDouble()) != TORCH_SUCCESS)
+    aten_stable::failed("aten_stable:op:fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)");
+  return const_cast<Tensor&>(*this);
+}
+
+// A number as a tensor without dimensions, of the dtype with which it takes part in promotion as the number itself
+// does.
+inline Tensor number(const c10::Scalar& value, const Tensor& beside) {
   using c10::ScalarType;
-  const std::optional<ScalarType> none;
-  ScalarType dtype = value.isFloatingPoint() ? ScalarType::Double : ScalarType::Long;
+  const auto empty = [](c10::IntArrayRef sizes, std::optional<ScalarType> dtype) {
+    return ATEN(Tensor, "empty", "memory_format",
+                "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+                "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+                sizes, dtype, std::optional<c10::Layout>(), std::optional(c10::Device(c10::DeviceType::CPU)),
+                std::optional<bool>(), std::optional<c10::MemoryFormat>());
+  };
+  ScalarType dtype = value.type();
   if (value.isFloatingPoint() && c10::isIntegralType(beside.scalar_type(), true))
-    dtype = call<op::empty_memory_format>(Sizes{0}, none, std::optional<c10::Layout>(), std::optional<c10::Device>(),
-                                          std::optional<bool>(), std::optional<c10::MemoryFormat>())
-                .scalar_type();  // torch.get_default_dtype()
-  const Tensor t = call<op::empty_memory_format>(
-      Sizes{}, std::optional(value.isFloatingPoint() ? ScalarType::Double : ScalarType::Long),
-      std::optional<c10::Layout>(), std::optional(c10::Device(c10::DeviceType::CPU)), std::optional<bool>(),
-      std::optional<c10::MemoryFormat>());
+    dtype = empty({0}, std::nullopt).scalar_type();  // torch.get_default_dtype()
+  const Tensor t = empty({}, value.type());
   if (value.isFloatingPoint())
     *static_cast<double*>(t.data_ptr()) = value.toDouble();
+  else if (value.isBoolean())
+    *static_cast<bool*>(t.data_ptr()) = value.toBool();
   else
     *static_cast<int64_t*>(t.data_ptr()) = value.toLong();
-  return t.to(dtype);
+  return dtype == value.type() ? t : t.to(dtype);
 }
 
 // f(self, number): a tensor without dimensions would win over self's dtype if self had none either.
@@ -75,207 +78,267 @@ Tensor beside(const Tensor& self, const c10::Scalar& value, const F& f) {
   return self.dim() == 0 ? f(self.unsqueeze(0), other).squeeze(0) : f(self, other);
 }
 
-inline Tensor Tensor::add(const Tensor& other) const { return aten_stable::subtract(*this, other, -1); }
-inline Tensor Tensor::sub(const Tensor& other) const { return aten_stable::subtract(*this, other, 1); }
-inline const Tensor& Tensor::add_(const Tensor& other) const { return aten_stable::assign(*this, add(other)); }
-inline const Tensor& Tensor::sub_(const Tensor& other) const { return aten_stable::assign(*this, sub(other)); }
-inline const Tensor& Tensor::add_(const c10::Scalar& other) const { return aten_stable::assign(*this, add(other)); }
-inline const Tensor& Tensor::sub_(const c10::Scalar& other) const { return aten_stable::assign(*this, sub(other)); }
-inline const Tensor& Tensor::mul_(const Tensor& other) const {
-  call<op::mul__Tensor>(*this, other);
-  return *this;
-}
-// As ATen does it, the number is the left factor: a 16-bit dtype rounds it, which x.mul(number) does not.
-inline const Tensor& Tensor::mul_(const c10::Scalar& other) const {
-  return aten_stable::assign(
-      *this, beside(*this, other, [](const Tensor& a, const Tensor& b) { return call<op::mul_Tensor>(b, a); }));
-}
-inline const Tensor& Tensor::div_(const Tensor& other) const {
-  call<op::div__Tensor>(*this, other);
-  return *this;
-}
-inline const Tensor& Tensor::div_(const c10::Scalar& other) const {
-  beside(*this, other, [](const Tensor& a, const Tensor& b) { return call<op::div__Tensor>(a, b); });
-  return *this;
-}
-#define X(name)                                                                              \
-  inline Tensor Tensor::name(const c10::Scalar& other) const {                               \
-    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); }); \
-  }                                                                                          \
+// Numbers take the way of tensors without dimensions, quicker than the bridge, but for complex ones.
+#define X(name)                                                                                                 \
+  inline Tensor Tensor::name(const Tensor& other) const {                                                       \
+    return ATEN(Tensor, #name, "Tensor", #name ".Tensor(Tensor self, Tensor other) -> Tensor", *this, other);   \
+  }                                                                                                             \
+  inline Tensor Tensor::name(const c10::Scalar& other) const {                                                  \
+    if (other.isComplex())                                                                                      \
+      return ATEN(Tensor, #name, "Scalar", #name ".Scalar(Tensor self, Scalar other) -> Tensor", *this, other); \
+    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                    \
+  }                                                                                                             \
+  inline Tensor name(const Tensor& self, const Tensor& other) { return self.name(other); }                      \
   inline Tensor name(const Tensor& self, const c10::Scalar& other) { return self.name(other); }
-X(add)
-X(sub)
-X(mul) X(div) X(eq) X(ne) X(lt) X(le) X(gt) X(ge)
+// clang-format off
+X(mul) X(div) X(eq) X(ne) X(lt) X(le)
+X(gt) X(ge)
+// clang-format on
 #undef X
-#define X(name, sign)                                                                                     \
-  inline Tensor Tensor::name(const Tensor& other) const { return call<op::name##_Tensor>(*this, other); } \
-  inline Tensor name(const Tensor& self, const Tensor& other) { return self.name(other); }                \
-  inline Tensor operator sign(const Tensor& self, const Tensor& other) { return self.name(other); }       \
-  inline Tensor operator sign(const Tensor& self, const c10::Scalar& other) { return self.name(other); }
-    ATEN_STABLE_COMPARE(X)
+#define X(name, sign)                                                                                                  \
+  inline Tensor Tensor::name(const Tensor& other, const c10::Scalar& alpha) const {                                    \
+    return aten_stable::subtract(*this, other, sign alpha);                                                            \
+  }                                                                                                                    \
+  inline Tensor Tensor::name(const Tensor& other) const { return name(other, 1); }                                     \
+  inline Tensor Tensor::name(const c10::Scalar& other, const c10::Scalar& alpha) const {                               \
+    return ATEN(Tensor, #name, "Scalar", #name ".Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", *this,  \
+                other, alpha);                                                                                         \
+  }                                                                                                                    \
+  inline Tensor Tensor::name(const c10::Scalar& other) const {                                                         \
+    if (other.isComplex() || c10::isIntegralType(scalar_type(), true)) return name(other, c10::Scalar(1));             \
+    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                           \
+  }                                                                                                                    \
+  inline Tensor& Tensor::name##_(const Tensor& other, const c10::Scalar& alpha) const {                                \
+    ATEN(Tensor, #name "_", "Tensor",                                                                                  \
+         #name "_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)", *this, other, alpha);       \
+    return const_cast<Tensor&>(*this);                                                                                 \
+  }                                                                                                                    \
+  inline Tensor& Tensor::name##_(const c10::Scalar& other, const c10::Scalar& alpha) const {                           \
+    ATEN(Tensor, #name "_", "Scalar", #name "_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",   \
+         *this, other, alpha);                                                                                         \
+    return const_cast<Tensor&>(*this);                                                                                 \
+  }                                                                                                                    \
+  inline Tensor& Tensor::name##_(const Tensor& other) const {                                                          \
+    if (!is_floating_point()) return name##_(other, c10::Scalar(1));                                                   \
+    return aten_stable::assign(*this, name(other));                                                                    \
+  }                                                                                                                    \
+  inline Tensor& Tensor::name##_(const c10::Scalar& other) const {                                                     \
+    if (!is_floating_point()) return name##_(other, c10::Scalar(1));                                                   \
+    return aten_stable::assign(*this, name(other));                                                                    \
+  }                                                                                                                    \
+  inline Tensor name(const Tensor& self, const Tensor& other, const c10::Scalar& alpha = 1) {                          \
+    return self.name(other, alpha);                                                                                    \
+  }                                                                                                                    \
+  inline Tensor name(const Tensor& self, const c10::Scalar& other) { return self.name(other); }                        \
+  inline Tensor name(const Tensor& self, const c10::Scalar& other, const c10::Scalar& alpha) {                         \
+    return self.name(other, alpha);                                                                                    \
+  }                                                                                                                    \
+  G Tensor& name##_out(Tensor& out, const Tensor& self, const Tensor& other, const c10::Scalar& alpha = 1) {           \
+    ATEN(Tensor, #name, "out",                                                                                         \
+         #name ".out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", self, other, alpha, \
+         out);                                                                                                         \
+    return out;                                                                                                        \
+  }
+    // clang-format off
+X(add, -) X(sub, )
+// clang-format on
 #undef X
+    // As ATen does it, the number is the left factor: a 16-bit dtype rounds it, which x.mul(number) does not.
+    inline Tensor& mul_number(const Tensor& self, const c10::Scalar& other) {
+  return aten_stable::assign(self, beside(self, other, [](const Tensor& a, const Tensor& b) { return b.mul(a); }));
+}
+inline Tensor& div_number(const Tensor& self, const c10::Scalar& other) {
+  beside(self, other, [](const Tensor& a, const Tensor& b) { return a.div_(b); });
+  return const_cast<Tensor&>(self);
+}
+#define X(name)                                                                                                       \
+  inline Tensor& Tensor::name##_(const Tensor& other) const {                                                         \
+    ATEN(Tensor, #name "_", "Tensor", #name "_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", *this, other);   \
+    return const_cast<Tensor&>(*this);                                                                                \
+  }                                                                                                                   \
+  inline Tensor& Tensor::name##_(const c10::Scalar& other) const {                                                    \
+    if (is_floating_point() && !other.isComplex()) return name##_number(*this, other);                                \
+    ATEN(Tensor, #name "_", "Scalar", #name "_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", *this, other);   \
+    return const_cast<Tensor&>(*this);                                                                                \
+  }                                                                                                                   \
+  G Tensor& name##_out(Tensor& out, const Tensor& self, const Tensor& other) {                                        \
+    ATEN(Tensor, #name, "out", #name ".out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, \
+         out);                                                                                                        \
+    return out;                                                                                                       \
+  }
+// clang-format off
+X(mul) X(div)
+// clang-format on
+#undef X
+    inline Tensor Tensor::div(const Tensor& other, std::optional<std::string_view> rounding_mode) const {
+  return ATEN(Tensor, "div", "Tensor_mode",
+              "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", *this, other,
+              rounding_mode);
+}
+inline Tensor Tensor::div(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const {
+  return ATEN(Tensor, "div", "Scalar_mode",
+              "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", *this, other,
+              rounding_mode);
+}
+template <class Other>
+Tensor div(const Tensor& self, const Other& other, std::optional<std::string_view> rounding_mode) {
+  return self.div(other, rounding_mode);
+}
+
 #define X(sign, name)                                                                 \
   inline Tensor operator sign(const Tensor& a, const Tensor& b) { return a.name(b); } \
   inline Tensor operator sign(const Tensor& a, const c10::Scalar& b) { return a.name(b); }
-        X(+, add) X(-, sub) X(*, mul) X(/, div)
+// clang-format off
+X(+, add) X(-, sub) X(*, mul) X(/, div) X(==, eq) X(!=, ne)
+X(<, lt) X(<=, le) X(>, gt) X(>=, ge) X(%, remainder) X(&, bitwise_and)
+X(|, bitwise_or) X(^, bitwise_xor)
+// clang-format on
 #undef X
-            inline Tensor operator+(const c10::Scalar& a, const Tensor& b) {
-  return b.add(a);
-}
-inline Tensor operator*(const c10::Scalar& a, const Tensor& b) { return b.mul(a); }
-inline Tensor operator-(const c10::Scalar& a, const Tensor& b);
-inline Tensor operator/(const c10::Scalar& a, const Tensor& b);
-
-inline const Tensor& Tensor::copy_(const Tensor& from, bool non_blocking) const {
-  call<op::copy_>(*this, from, non_blocking);
-  return *this;
-}
-inline const Tensor& Tensor::fill_(const Tensor& value) const {
-  call<op::fill__Tensor>(*this, value);
-  return *this;
-}
-inline const Tensor& Tensor::fill_(const c10::Scalar& value) const {
-  constexpr int64_t kExact = int64_t(1) << 53;  // a double holds every integer up to here
-  if (!value.isFloatingPoint() && (value.toLong() > kExact || value.toLong() < -kExact))
-    return fill_(number(value, *this));
-  if (aoti_torch_aten_fill__Scalar(t_.get(), value.toDouble()) != TORCH_SUCCESS) aten_stable::failed("aten::fill_");
-  return *this;
+#define X(sign, name) \
+  inline Tensor operator sign(const c10::Scalar& a, const Tensor& b) { return b.name(a); }
+    // clang-format off
+X(+, add) X(*, mul) X(==, eq) X(!=, ne) X(<, gt) X(<=, ge)
+X(>, lt) X(>=, le)
+// clang-format on
+#undef X
+        inline Tensor operator!(const Tensor& a) {
+  return a.logical_not();
 }
 
-inline Tensor Tensor::contiguous(c10::MemoryFormat format) const { return call<op::contiguous>(*this, format); }
-inline Tensor Tensor::clone(std::optional<c10::MemoryFormat> format) const { return call<op::clone>(*this, format); }
-inline Tensor Tensor::to(const c10::TensorOptions& o, bool non_blocking, bool copy,
-                         std::optional<c10::MemoryFormat> format) const {
-  if (o.requires_grad_) throw std::runtime_error("to(options) expects unset requires_grad flag");
-  return call<op::to_dtype_layout>(*this, o.dtype_, o.layout_, o.device_, o.pinned_memory_, non_blocking, copy,
-                                   format ? format : o.memory_format_);
-}
-inline Tensor Tensor::view(c10::IntArrayRef sizes) const { return call<op::view>(*this, sizes); }
-inline Tensor Tensor::reshape(c10::IntArrayRef sizes) const { return call<op::reshape>(*this, sizes); }
-inline Tensor Tensor::permute(c10::IntArrayRef dims) const { return call<op::permute>(*this, dims); }
-inline Tensor Tensor::expand(c10::IntArrayRef sizes, bool implicit) const {
-  return call<op::expand>(*this, sizes, implicit);
-}
-inline Tensor Tensor::repeat(c10::IntArrayRef repeats) const { return call<op::repeat>(*this, repeats); }
-inline Tensor Tensor::flip(c10::IntArrayRef dims) const { return call<op::flip>(*this, dims); }
-inline Tensor Tensor::flatten(int64_t start, int64_t end) const {
-  return call<op::flatten_using_ints>(*this, start, end);
-}
-inline Tensor Tensor::transpose(int64_t a, int64_t b) const { return call<op::transpose_int>(*this, a, b); }
-inline Tensor Tensor::squeeze(int64_t dim) const { return call<op::squeeze_dim>(*this, dim); }
-inline Tensor Tensor::squeeze() const { return call<op::squeeze>(*this); }
-inline Tensor Tensor::unsqueeze(int64_t dim) const { return call<op::unsqueeze>(*this, dim); }
-inline Tensor Tensor::select(int64_t dim, int64_t index) const { return call<op::select_int>(*this, dim, index); }
-inline Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
-  return call<op::narrow>(*this, dim, start, length);
-}
-inline Tensor Tensor::slice(int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) const {
-  return call<op::slice_Tensor>(*this, dim, start, end, step);
-}
-inline std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
-  return call<op::chunk, std::vector<Tensor>>(*this, chunks, dim);
-}
-inline std::vector<Tensor> Tensor::split(int64_t size, int64_t dim) const {
-  return call<op::split_Tensor, std::vector<Tensor>>(*this, size, dim);
-}
-inline std::vector<Tensor> Tensor::unbind(int64_t dim) const {
-  return call<op::unbind_int, std::vector<Tensor>>(*this, dim);
-}
-inline Tensor Tensor::index_select(int64_t dim, const Tensor& index) const {
-  return call<op::index_select>(*this, dim, index);
-}
-inline Tensor Tensor::gather(int64_t dim, const Tensor& index, bool sparse_grad) const {
-  return call<op::gather>(*this, dim, index, sparse_grad);
-}
-inline Tensor Tensor::cumsum(int64_t dim, std::optional<c10::ScalarType> dtype) const {
-  return call<op::cumsum>(*this, dim, dtype);
-}
-inline Tensor Tensor::softmax(int64_t dim, std::optional<c10::ScalarType> dtype) const {
-  return call<op::softmax_int>(*this, dim, dtype);
-}
-inline Tensor Tensor::log_softmax(int64_t dim, std::optional<c10::ScalarType> dtype) const {
-  return call<op::log_softmax_int>(*this, dim, dtype);
-}
-inline Tensor Tensor::sum(c10::IntArrayRef dims, bool keepdim, std::optional<c10::ScalarType> dtype) const {
-  return call<op::sum_dim_IntList>(*this, std::optional(dims), keepdim, dtype);
-}
-inline Tensor Tensor::mean(c10::IntArrayRef dims, bool keepdim, std::optional<c10::ScalarType> dtype) const {
-  return call<op::mean_dim>(*this, std::optional(dims), keepdim, dtype);
-}
-inline std::tuple<Tensor, Tensor> Tensor::max(int64_t dim, bool keepdim) const {
-  return call<op::max_dim, std::tuple<Tensor, Tensor>>(*this, dim, keepdim);
-}
-inline std::tuple<Tensor, Tensor> Tensor::min(int64_t dim, bool keepdim) const {
-  return call<op::min_dim, std::tuple<Tensor, Tensor>>(*this, dim, keepdim);
-}
-inline Tensor Tensor::argmax(std::optional<int64_t> dim, bool keepdim) const {
-  return call<op::argmax>(*this, dim, keepdim);
-}
-inline Tensor Tensor::argmin(std::optional<int64_t> dim, bool keepdim) const {
-  return call<op::argmin>(*this, dim, keepdim);
-}
-inline Tensor Tensor::new_empty(c10::IntArrayRef sizes, const c10::TensorOptions& o) const {
-  return call<op::new_empty>(*this, sizes, o.dtype_, o.layout_, o.device_, o.pinned_memory_);
-}
-inline Tensor Tensor::new_zeros(c10::IntArrayRef sizes, const c10::TensorOptions& o) const {
-  return call<op::new_zeros>(*this, sizes, o.dtype_, o.layout_, o.device_, o.pinned_memory_);
-}
 template <class T>
 T Tensor::item() const {
   TORCH_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
-  if constexpr (std::is_integral_v<T>)
-    TORCH_CHECK(c10::isIntegralType(scalar_type(), true), "aten_stable: item() of a ", scalar_type(),
-                " tensor is not covered for integers: write item<double>()");
-  const Tensor host = to(c10::TensorOptions(c10::CppTypeToScalarType<Wide>::value).device(c10::DeviceType::CPU));
-  const Wide wide = *host.contiguous().data_ptr<Wide>();
-  const T value = static_cast<T>(wide);
-  if constexpr (std::is_integral_v<T>)
-    TORCH_CHECK(static_cast<Wide>(value) == wide, "value cannot be converted without overflow");
-  return value;
+  using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+  const Tensor host =
+      to(c10::TensorOptions(c10::isIntegralType(scalar_type(), true) ? c10::ScalarType::Long : c10::ScalarType::Double)
+             .device(c10::DeviceType::CPU));
+  const auto convert = [](auto value) {
+    const T result = static_cast<T>(static_cast<Wide>(value));
+    if constexpr (std::is_integral_v<T>)
+      TORCH_CHECK(static_cast<Wide>(result) == static_cast<Wide>(value), "value cannot be converted without overflow");
+    return result;
+  };
+  if (host.scalar_type() == c10::ScalarType::Long) return convert(*host.data_ptr<int64_t>());
+  return convert(*host.data_ptr<double>());
+}
+inline c10::Scalar Tensor::item() const {
+  if (scalar_type() == c10::ScalarType::Bool) return item<int64_t>() != 0;
+  if (c10::isIntegralType(scalar_type(), true)) return item<int64_t>();
+  TORCH_CHECK(!is_complex(), "aten_stable: item() of a complex tensor is not covered: use at::real and at::imag");
+  return item<double>();
 }
 
-// Functions that are members too.
-#define X(name)                                                                                       \
-  template <class... Args>                                                                            \
-  auto name(const Tensor& self, Args&&... args) -> decltype(self.name(std::forward<Args>(args)...)) { \
-    return self.name(std::forward<Args>(args)...);                                                    \
-  }
-X(transpose)
-X(squeeze)
-X(unsqueeze)
-X(select) X(narrow) X(slice) X(chunk) X(split) X(unbind) X(index_select) X(gather) X(cumsum) X(softmax) X(log_softmax)
-    X(argmax) X(argmin) X(flatten) X(clone)
-#undef X
-#define X(name) \
-  inline Tensor name(const Tensor& self, c10::IntArrayRef list) { return self.name(list); }
-        X(reshape) X(permute) X(flip)
-#undef X
-#define X(name)                                                                       \
-  inline Tensor name(const Tensor& self, c10::IntArrayRef dims, bool keepdim = false, \
-                     std::optional<c10::ScalarType> dtype = std::nullopt) {           \
-    return self.name(dims, keepdim, dtype);                                           \
-  }                                                                                   \
-  inline Tensor name(const Tensor& self, int64_t dim, bool keepdim = false) { return self.name(dim, keepdim); }
-            X(sum) X(mean)
-#undef X
-#define X(name, of_two)                                                                           \
-  inline Tensor name(const Tensor& self, const Tensor& other) { return self.of_two(other); }      \
-  inline std::tuple<Tensor, Tensor> name(const Tensor& self, int64_t dim, bool keepdim = false) { \
-    return self.name(dim, keepdim);                                                               \
-  }
-                X(max, maximum) X(min, minimum)
-#undef X
-                    inline Tensor cat(TensorList tensors, int64_t dim = 0) {
-  return call<op::cat>(tensors, dim);
+inline bool Tensor::requires_grad() const { return BRIDGE(bool, "requires_grad", *this); }
+inline Tensor& Tensor::requires_grad_(bool yes) const {
+  set_requires_grad(yes);
+  return const_cast<Tensor&>(*this);
 }
-inline Tensor stack(TensorList tensors, int64_t dim = 0) { return call<op::stack>(tensors, dim); }
-inline Tensor where(const Tensor& condition, const Tensor& self, const Tensor& other) {
-  return call<op::where_self>(condition, self, other);
+inline Tensor Tensor::grad() const { return BRIDGE(Tensor, "grad", *this); }
+inline void Tensor::backward(const std::optional<Tensor>& gradient, std::optional<bool> retain_graph,
+                             bool create_graph) const {
+  BRIDGE(Tensor, "backward", *this, gradient, retain_graph.value_or(create_graph), create_graph);
 }
-inline Tensor outer(const Tensor& self, const Tensor& other) { return call<op::outer>(self, other); }
-inline Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias = std::nullopt) {
-  return call<op::linear>(x, weight, bias);
+inline Tensor Tensor::index(const c10::List<std::optional<Tensor>>& indices) const {
+  return ATEN(Tensor, "index", "Tensor", "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", *this, indices);
+}
+inline Tensor& Tensor::index_put_(const c10::List<std::optional<Tensor>>& indices, const Tensor& values,
+                                  bool accumulate) const {
+  ATEN(Tensor, "index_put_", "",
+       "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", *this,
+       indices, values, accumulate);
+  return const_cast<Tensor&>(*this);
+}
+inline Tensor index(const Tensor& self, const c10::List<std::optional<Tensor>>& indices) { return self.index(indices); }
+inline Tensor index_put(const Tensor& self, const c10::List<std::optional<Tensor>>& indices, const Tensor& values,
+                        bool accumulate = false) {
+  return self.clone().index_put_(indices, values, accumulate);
+}
+inline Tensor& index_put_(Tensor& self, const c10::List<std::optional<Tensor>>& indices, const Tensor& values,
+                          bool accumulate = false) {
+  return self.index_put_(indices, values, accumulate);
+}
+inline c10::ScalarType result_type(const Tensor& a, const Tensor& b) {
+  return ATEN(c10::ScalarType, "result_type", "Tensor", "result_type.Tensor(Tensor tensor, Tensor other) -> ScalarType",
+              a, b);
+}
+
+Tensor full(c10::IntArrayRef sizes, const c10::Scalar& value, c10::TensorOptions o = {});
+
+#include "generated_functions.h"
+
+// x.index({...}) with numbers, slices, None, ... and tensors: views first, then one gather of what is left.
+struct Indexed {
+  Tensor view;
+  c10::List<std::optional<Tensor>> tensors;
+};
+inline Indexed apply(const Tensor& self, c10::ArrayRef<indexing::TensorIndex> indices) {
+  using Kind = indexing::TensorIndex::Kind;
+  int64_t takes = 0;
+  for (const auto& i : indices)
+    takes += i.kind == Kind::kTensor && (i.tensor.scalar_type() == c10::kBool || i.tensor.scalar_type() == c10::kByte)
+                 ? i.tensor.dim()
+                 : i.kind != Kind::kNone && i.kind != Kind::kEllipsis && i.kind != Kind::kBool;
+  TORCH_CHECK_INDEX(takes <= self.dim(), "too many indices for tensor of dimension ", self.dim());
+  Indexed result{self, {}};
+  int64_t dim = 0;
+  const auto at_dim = [&](const Tensor& t) {
+    while (static_cast<int64_t>(result.tensors.size()) < dim) result.tensors.push_back(std::nullopt);
+    result.tensors.push_back(t);
+  };
+  for (const auto& i : indices) {
+    if (i.kind == Kind::kInteger) {
+      result.view = result.view.select(dim, i.integer);
+    } else if (i.kind == Kind::kSlice) {
+      result.view = result.view.slice(dim++, i.slice.start_, i.slice.stop_, i.slice.step_);
+    } else if (i.kind == Kind::kNone) {
+      result.view = result.view.unsqueeze(dim++);
+    } else if (i.kind == Kind::kEllipsis) {
+      dim += self.dim() - takes;
+    } else if (i.kind == Kind::kBool) {
+      result.view = result.view.unsqueeze(dim);
+      at_dim(full({1}, i.integer, c10::TensorOptions(c10::kBool).device(self.device())));
+      ++dim;
+    } else {
+      const bool mask = i.tensor.scalar_type() == c10::kBool || i.tensor.scalar_type() == c10::kByte;
+      if (!mask) {
+        at_dim(i.tensor);
+        ++dim;
+      } else {  // as many tensors of indices as the mask has dimensions
+        for (const Tensor& t : i.tensor.nonzero().unbind(1)) at_dim(t), ++dim;
+      }
+    }
+  }
+  return result;
+}
+inline Tensor Tensor::index(c10::ArrayRef<indexing::TensorIndex> indices) const {
+  const Indexed found = apply(*this, indices);
+  return found.tensors.empty() ? found.view.alias() : found.view.index(found.tensors);
+}
+inline Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
+  return index(c10::ArrayRef<indexing::TensorIndex>(indices));
+}
+inline Tensor& Tensor::index_put_(c10::ArrayRef<indexing::TensorIndex> indices, const Tensor& value) const {
+  const Indexed found = apply(*this, indices);
+  if (found.tensors.empty())
+    found.view.copy_(value);
+  else
+    found.view.index_put_(found.tensors, value.to(scalar_type()));
+  return const_cast<Tensor&>(*this);
+}
+inline Tensor& Tensor::index_put_(c10::ArrayRef<indexing::TensorIndex> indices, const c10::Scalar& value) const {
+  const Indexed found = apply(*this, indices);
+  if (found.tensors.empty())
+    found.view.fill_(value);
+  else
+    found.view.index_put_(found.tensors, full({}, value, options()));
+  return const_cast<Tensor&>(*this);
+}
+inline Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& value) const {
+  return index_put_(c10::ArrayRef<indexing::TensorIndex>(indices), value);
+}
+inline Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
+                                  const c10::Scalar& value) const {
+  return index_put_(c10::ArrayRef<indexing::TensorIndex>(indices), value);
 }
 
 }  // namespace aten_stable_0

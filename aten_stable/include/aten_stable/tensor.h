@@ -11,23 +11,41 @@
     return {};                                                                                               \
   }
 
-#define ATEN_STABLE_UNARY(X)                                                                                      \
-  X(abs)                                                                                                          \
-  X(neg)                                                                                                          \
-  X(exp) X(log) X(sqrt) X(rsqrt) X(sigmoid) X(tanh) X(relu) X(sin) X(cos) X(floor) X(ceil) X(round) X(sign)       \
-      X(reciprocal) X(erf) X(log1p) X(expm1) X(silu) X(isnan) X(logical_not) X(bitwise_not) X(detach) X(t) X(max) \
-          X(min) X(all) X(any) X(nonzero)
-#define ATEN_STABLE_REDUCE(X) X(sum) X(mean) X(prod)
-#define ATEN_STABLE_UNARY_IN_PLACE(X) X(zero_) X(exp_) X(log_) X(sqrt_) X(sigmoid_) X(tanh_) X(relu_) X(neg_) X(abs_)
-#define ATEN_STABLE_BINARY(X)                                                                                         \
-  X(mm)                                                                                                               \
-  X(bmm)                                                                                                              \
-  X(matmul) X(mv) X(dot) X(maximum) X(minimum) X(logical_and) X(logical_or) X(bitwise_and) X(bitwise_or) X(expand_as) \
-      X(view_as) X(masked_select)
-#define ATEN_STABLE_COMPARE(X) X(eq, ==) X(ne, !=) X(lt, <) X(le, <=) X(gt, >) X(ge, >=)
+namespace at {
+inline namespace aten_stable_0 {
+class Tensor;
+const Tensor& with_grad(const Tensor& t, const c10::TensorOptions& o);
+}  // namespace aten_stable_0
+namespace Reduction {
+enum Reduction { None, Mean, Sum, END };
+}
+}  // namespace at
+
+// A call of ATen's operator: result type, name, overload, and the schema that is relied upon, which is kept in the
+// library for those who load it. call.h defines it.
+#define ATEN(R, name, overload, text, ...) \
+  ::aten_stable::call<R>(                  \
+      ::aten_stable::Op{"aten::" name, "aten_stable::" name, overload, "aten_stable:op:" text}, ##__VA_ARGS__)
+#define BRIDGE(R, name, ...)                                                                                      \
+  ::aten_stable::call<R>(::aten_stable::Op{"aten_stable::" name, "aten_stable::" name, "", "aten_stable::" name}, \
+                         __VA_ARGS__)
+#define TENSORS(...) std::tuple<__VA_ARGS__>
+// Templates, so that only what is used is compiled.
+#define G template <class = void>
+
+namespace aten_stable {
+struct Op {
+  const char *name, *bridge, *overload, *schema;
+};
+template <class R, class... Args>
+R call(const Op& op, const Args&... args);
+}  // namespace aten_stable
 
 namespace at {
 inline namespace aten_stable_0 {
+namespace indexing {
+struct TensorIndex;
+}
 
 // What the deprecated Tensor::type() gives.
 struct DeprecatedTypeProperties {
@@ -35,13 +53,15 @@ struct DeprecatedTypeProperties {
   c10::Device device_;
   c10::ScalarType scalarType() const { return type_; }
   bool is_cuda() const { return device_.is_cuda(); }
+  c10::TensorOptions options() const { return c10::TensorOptions(type_).device(device_); }
   operator c10::ScalarType() const { return type_; }
+  operator c10::TensorOptions() const { return options(); }
 };
 
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(torch::stable::Tensor t) : t_(std::move(t)) {}
+  explicit Tensor(torch::stable::Tensor t) : stable_(std::move(t)) {}
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) = default;
   // As in ATen, assigning to a temporary (x[0] = y) writes elements, and assigning to a variable does not.
@@ -50,54 +70,65 @@ class Tensor {
   Tensor& operator=(const Tensor& other) && { return copy_(other), *this; }
   Tensor& operator=(Tensor&& other) && { return copy_(other), *this; }
   Tensor& operator=(const c10::Scalar& value) && { return fill_(value), *this; }
-  const torch::stable::Tensor& stable() const { return t_; }
+  const torch::stable::Tensor& stable() const { return stable_; }
 
-  int64_t dim() const { return t_.dim(); }
+  int64_t dim() const { return stable_.dim(); }
   int64_t ndimension() const { return dim(); }
-  int64_t numel() const { return t_.numel(); }
-  int64_t size(int64_t d) const { return t_.size(wrap(d)); }
-  int64_t stride(int64_t d) const { return t_.stride(wrap(d)); }
-  c10::IntArrayRef sizes() const { return t_.sizes(); }
-  c10::IntArrayRef strides() const { return t_.strides(); }
-  int64_t storage_offset() const { return t_.storage_offset(); }
-  size_t element_size() const { return t_.element_size(); }
+  int64_t numel() const { return stable_.numel(); }
+  int64_t size(int64_t d) const { return stable_.size(wrap(d)); }
+  int64_t stride(int64_t d) const { return stable_.stride(wrap(d)); }
+  c10::IntArrayRef sizes() const { return stable_.sizes(); }
+  c10::IntArrayRef strides() const { return stable_.strides(); }
+  int64_t storage_offset() const { return stable_.storage_offset(); }
+  size_t element_size() const { return stable_.element_size(); }
   int64_t itemsize() const { return static_cast<int64_t>(element_size()); }
   size_t nbytes() const { return element_size() * static_cast<size_t>(numel()); }
-  bool defined() const { return t_.defined(); }
-  bool is_contiguous() const { return t_.is_contiguous(); }
-  bool is_contiguous(c10::MemoryFormat) const = delete;  // not covered: compare strides()
-  bool is_cuda() const { return t_.is_cuda(); }
-  bool is_cpu() const { return t_.is_cpu(); }
+  bool defined() const { return stable_.defined(); }
+  bool is_contiguous() const { return stable_.is_contiguous(); }
+  bool is_contiguous(c10::MemoryFormat format) const {
+    return format == c10::MemoryFormat::Contiguous ? is_contiguous() : dense_in(format, false);
+  }
+  c10::MemoryFormat suggest_memory_format() const {
+    for (const auto format : {c10::MemoryFormat::ChannelsLast, c10::MemoryFormat::ChannelsLast3d})
+      if (dense_in(format, true)) return format;
+    return c10::MemoryFormat::Contiguous;
+  }
+  void reset() { stable_ = torch::stable::Tensor(); }
+  bool is_sparse() const { return layout() == c10::Layout::Sparse; }
+  bool is_quantized() const { return false; }  // the stable ABI has no quantized dtypes
+  bool is_meta() const { return device().is_meta(); }
+  bool has_storage() const { return defined(); }
+  bool is_cuda() const { return stable_.is_cuda(); }
+  bool is_cpu() const { return stable_.is_cpu(); }
   bool is_floating_point() const { return c10::isFloatingType(scalar_type()); }
   bool is_complex() const { return c10::isComplexType(scalar_type()); }
   bool is_same_size(const Tensor& other) const { return sizes() == other.sizes(); }
-  ATEN_STABLE_UNCOVERED(requires_grad, "ask x.requires_grad in Python")
-  const Tensor& set_requires_grad(bool yes) const { return t_.set_requires_grad(yes), *this; }
-  c10::ScalarType scalar_type() const { return t_.scalar_type(); }
+  const Tensor& set_requires_grad(bool yes) const { return stable_.set_requires_grad(yes), *this; }
+  c10::ScalarType scalar_type() const { return stable_.scalar_type(); }
   c10::TypeMeta dtype() const { return scalar_type(); }
-  c10::Device device() const { return t_.device(); }
-  c10::DeviceIndex get_device() const { return t_.get_device(); }
-  c10::Layout layout() const { return t_.layout(); }
+  c10::Device device() const { return stable_.device(); }
+  c10::DeviceIndex get_device() const { return stable_.get_device(); }
+  c10::Layout layout() const { return stable_.layout(); }
   c10::TensorOptions options() const { return c10::TensorOptions(dtype()).device(device()).layout(layout()); }
   DeprecatedTypeProperties type() const { return {scalar_type(), device()}; }
 
-  void* data_ptr() const { return t_.mutable_data_ptr(); }
-  const void* const_data_ptr() const { return t_.const_data_ptr(); }
-  void* mutable_data_ptr() const { return t_.mutable_data_ptr(); }
+  void* data_ptr() const { return stable_.mutable_data_ptr(); }
+  const void* const_data_ptr() const { return stable_.const_data_ptr(); }
+  void* mutable_data_ptr() const { return stable_.mutable_data_ptr(); }
   template <class T>
   T* data_ptr() const {
     if constexpr (std::is_const_v<T>)
-      return t_.const_data_ptr<std::remove_const_t<T>>();
+      return stable_.const_data_ptr<std::remove_const_t<T>>();
     else
-      return t_.mutable_data_ptr<T>();
+      return stable_.mutable_data_ptr<T>();
   }
   template <class T>
   T* mutable_data_ptr() const {
-    return t_.mutable_data_ptr<T>();
+    return stable_.mutable_data_ptr<T>();
   }
   template <class T>
   const T* const_data_ptr() const {
-    return t_.const_data_ptr<std::remove_const_t<T>>();
+    return stable_.const_data_ptr<std::remove_const_t<T>>();
   }
   template <class T>
   T* data() const {
@@ -106,12 +137,12 @@ class Tensor {
   template <class T, size_t N>
   TensorAccessor<T, N> accessor() const& {
     check_accessor<N>("TensorAccessor");
-    return {data_ptr<T>(), t_.sizes().data(), t_.strides().data()};
+    return {data_ptr<T>(), stable_.sizes().data(), stable_.strides().data()};
   }
   template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class index_t = int64_t>
   GenericPackedTensorAccessor<T, N, Traits, index_t> generic_packed_accessor() const& {
     check_accessor<N>("GenericPackedTensorAccessor");
-    return {data_ptr<T>(), t_.sizes().data(), t_.strides().data()};
+    return {data_ptr<T>(), stable_.sizes().data(), stable_.strides().data()};
   }
   template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
   PackedTensorAccessor32<T, N, Traits> packed_accessor32() const& {
@@ -130,55 +161,66 @@ class Tensor {
   template <class T>
   T item() const;
 
-#define X(name) Tensor name() const;
-  ATEN_STABLE_UNARY(X)
+  c10::Scalar item() const;
+
+// The four operations and comparisons: with numbers, too, and without a detour through Python where there is a way.
+#define X(name)                                \
+  Tensor name(const Tensor& other) const;      \
+  Tensor name(const c10::Scalar& other) const; \
+  Tensor& name##_(const Tensor& other) const;  \
+  Tensor& name##_(const c10::Scalar& other) const;
+  // clang-format off
+X(add) X(sub) X(mul) X(div)
+// clang-format on
 #undef X
-#define X(name)        \
-  Tensor name() const; \
-  Tensor name(c10::ScalarType dtype) const;
-  ATEN_STABLE_REDUCE(X)
-  Tensor log_softmax(int64_t dim, std::optional<c10::ScalarType> dtype = std::nullopt) const;
-  Tensor softmax(int64_t dim, std::optional<c10::ScalarType> dtype = std::nullopt) const;
+#define X(name)                                                          \
+  Tensor name(const Tensor& other, const c10::Scalar& alpha) const;      \
+  Tensor name(const c10::Scalar& other, const c10::Scalar& alpha) const; \
+  Tensor& name##_(const Tensor& other, const c10::Scalar& alpha) const;  \
+  Tensor& name##_(const c10::Scalar& other, const c10::Scalar& alpha) const;
+      // clang-format off
+X(add) X(sub)
+// clang-format on
 #undef X
-#define X(name) const Tensor& name() const;
-  ATEN_STABLE_UNARY_IN_PLACE(X)
-#undef X
-#define X(name) Tensor name(const Tensor& other) const;
-  ATEN_STABLE_BINARY(X)
-#undef X
-#define X(name, op)                       \
+          Tensor div(const Tensor& other, std::optional<std::string_view> rounding_mode) const;
+  Tensor div(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const;
+#define X(name)                           \
   Tensor name(const Tensor& other) const; \
   Tensor name(const c10::Scalar& other) const;
-  ATEN_STABLE_COMPARE(X)
+  // clang-format off
+X(eq) X(ne) X(lt) X(le) X(gt) X(ge)
+// clang-format on
 #undef X
-#define X(name)                                     \
-  Tensor name(const Tensor& other) const;           \
-  Tensor name(const c10::Scalar& other) const;      \
-  const Tensor& name##_(const Tensor& other) const; \
-  const Tensor& name##_(const c10::Scalar& other) const;
-  X(add)
-  X(sub)
-  X(mul) X(div)
-#undef X
-#define X(op, name)                                                            \
-  const Tensor& operator op(const Tensor& other) const { return name(other); } \
-  const Tensor& operator op(const c10::Scalar& other) const { return name(other); }
-      X(+=, add_) X(-=, sub_) X(*=, mul_) X(/=, div_)
+#define X(op, name)                                                      \
+  Tensor& operator op(const Tensor& other) const { return name(other); } \
+  Tensor& operator op(const c10::Scalar& other) const { return name(other); }
+      // clang-format off
+X(+=, add_) X(-=, sub_) X(*=, mul_) X(/=, div_)
+// clang-format on
 #undef X
           Tensor operator-() const {
     return neg();
   }
+  Tensor operator~() const { return bitwise_not(); }
   Tensor operator[](int64_t index) const { return select(0, index); }
-  const Tensor& fill_(const c10::Scalar& value) const;
-  const Tensor& fill_(const Tensor& value) const;
-  const Tensor& copy_(const Tensor& from, bool non_blocking = false) const;
-
+  Tensor operator[](const Tensor& index) const { return select(0, index.item<int64_t>()); }
+  Tensor operator[](const c10::Scalar& index) const { return select(0, index.toLong()); }
+  Tensor& fill_(const c10::Scalar& value) const;
+  Tensor& fill_(const Tensor& value) const;
+  Tensor& copy_(const Tensor& from, bool non_blocking = false) const;
   Tensor contiguous(c10::MemoryFormat format = c10::MemoryFormat::Contiguous) const;
-  Tensor clone(std::optional<c10::MemoryFormat> format = std::nullopt) const;
-  Tensor to(const c10::TensorOptions& options, bool non_blocking = false, bool copy = false,
+  Tensor to(const c10::TensorOptions& options = {}, bool non_blocking = false, bool copy = false,
             std::optional<c10::MemoryFormat> format = std::nullopt) const;
-  Tensor to(c10::Device device, c10::ScalarType dtype, bool non_blocking = false, bool copy = false) const {
-    return to(c10::TensorOptions(device).dtype(dtype), non_blocking, copy);
+  Tensor to(c10::ScalarType dtype, bool non_blocking = false, bool copy = false,
+            std::optional<c10::MemoryFormat> format = std::nullopt) const {
+    return to(c10::TensorOptions(dtype), non_blocking, copy, format);
+  }
+  Tensor to(c10::TypeMeta dtype, bool non_blocking = false, bool copy = false) const {
+    return to(dtype.toScalarType(), non_blocking, copy);
+  }
+  Tensor to(c10::Device device, c10::ScalarType dtype, bool non_blocking = false, bool copy = false,
+            std::optional<c10::MemoryFormat> format = std::nullopt) const {
+    return to(c10::TensorOptions(device).dtype(dtype), non_blocking, copy, format);
   }
   Tensor to(const Tensor& like, bool non_blocking = false, bool copy = false) const {
     return to(like.device(), like.scalar_type(), non_blocking, copy);
@@ -187,58 +229,54 @@ class Tensor {
   Tensor cpu() const { return to(c10::Device(c10::DeviceType::CPU)); }
   Tensor cuda() const { return to(c10::Device(c10::DeviceType::CUDA)); }
   Tensor toType(c10::ScalarType dtype) const { return to(dtype); }
-  Tensor view(c10::IntArrayRef sizes) const;
-  Tensor reshape(c10::IntArrayRef sizes) const;
-  Tensor permute(c10::IntArrayRef dims) const;
-  Tensor expand(c10::IntArrayRef sizes, bool implicit = false) const;
-  Tensor repeat(c10::IntArrayRef repeats) const;
-  Tensor flip(c10::IntArrayRef dims) const;
-  Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
-  Tensor transpose(int64_t dim0, int64_t dim1) const;
-  Tensor squeeze(int64_t dim) const;
-  Tensor squeeze() const;
-  Tensor unsqueeze(int64_t dim) const;
-  Tensor select(int64_t dim, int64_t index) const;
-  Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
-  Tensor slice(int64_t dim = 0, std::optional<int64_t> start = std::nullopt, std::optional<int64_t> end = std::nullopt,
-               int64_t step = 1) const;
-  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
-  std::vector<Tensor> split(int64_t size, int64_t dim = 0) const;
-  std::vector<Tensor> unbind(int64_t dim = 0) const;
-  Tensor index_select(int64_t dim, const Tensor& index) const;
-  Tensor gather(int64_t dim, const Tensor& index, bool sparse_grad = false) const;
-  Tensor cumsum(int64_t dim, std::optional<c10::ScalarType> dtype = std::nullopt) const;
-  Tensor sum(c10::IntArrayRef dims, bool keepdim = false, std::optional<c10::ScalarType> dtype = std::nullopt) const;
-  Tensor sum(int64_t dim, bool keepdim = false) const { return sum(c10::IntArrayRef(&dim, 1), keepdim); }
-  Tensor mean(c10::IntArrayRef dims, bool keepdim = false, std::optional<c10::ScalarType> dtype = std::nullopt) const;
-  Tensor mean(int64_t dim, bool keepdim = false) const { return mean(c10::IntArrayRef(&dim, 1), keepdim); }
-  std::tuple<Tensor, Tensor> max(int64_t dim, bool keepdim = false) const;
-  std::tuple<Tensor, Tensor> min(int64_t dim, bool keepdim = false) const;
-  Tensor argmax(std::optional<int64_t> dim = std::nullopt, bool keepdim = false) const;
-  Tensor argmin(std::optional<int64_t> dim = std::nullopt, bool keepdim = false) const;
-  Tensor new_empty(c10::IntArrayRef sizes, const c10::TensorOptions& options = {}) const;
-  Tensor new_zeros(c10::IntArrayRef sizes, const c10::TensorOptions& options = {}) const;
+  Tensor data() const { return detach(); }
+  Tensor variable_data() const { return detach(); }
+  Tensor index(c10::ArrayRef<indexing::TensorIndex> indices) const;
+  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
+  Tensor index(const c10::List<std::optional<Tensor>>& indices) const;
+#define X(T)                                                                              \
+  Tensor& index_put_(c10::ArrayRef<indexing::TensorIndex> indices, const T& value) const; \
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const T& value) const;
+  // clang-format off
+X(Tensor) X(c10::Scalar)
+// clang-format on
+#undef X
+      Tensor& index_put_(const c10::List<std::optional<Tensor>>& indices, const Tensor& values,
+                         bool accumulate = false) const;
+  bool requires_grad() const;
+  Tensor& requires_grad_(bool yes = true) const;
+  Tensor grad() const;
+  void backward(const std::optional<Tensor>& gradient = std::nullopt, std::optional<bool> retain_graph = std::nullopt,
+                bool create_graph = false) const;
 
-  ATEN_STABLE_UNCOVERED(addmm, "write bias + x.mm(weight); the rounding may differ")
-  ATEN_STABLE_UNCOVERED(addmm_, "write y.copy_(y + x.mm(weight)); the rounding may differ")
-  ATEN_STABLE_UNCOVERED(addcmul_, "write y += a * b * value; the rounding may differ")
-  ATEN_STABLE_UNCOVERED(clamp, "compare with tensors: x.maximum(low).minimum(high)")
-  ATEN_STABLE_UNCOVERED(clamp_, "write x.copy_(x.maximum(low).minimum(high))")
-  ATEN_STABLE_UNCOVERED(pow, "write products, or do it in your kernel")
-  ATEN_STABLE_UNCOVERED(norm, "write (x * x).sum().sqrt(); the rounding may differ")
-  ATEN_STABLE_UNCOVERED(masked_fill, "write at::where(mask, value, x) with a tensor for the value")
-  ATEN_STABLE_UNCOVERED(masked_fill_, "write x.copy_(at::where(mask, value, x)) with a tensor for the value")
-  ATEN_STABLE_UNCOVERED(index, "write index_select, select, slice or masked_select")
-  ATEN_STABLE_UNCOVERED(index_put_, "write select or slice, then copy_ or fill_")
-  ATEN_STABLE_UNCOVERED(index_add_, "add in your kernel")
-  ATEN_STABLE_UNCOVERED(backward, "call backward() in Python")
-  ATEN_STABLE_UNCOVERED(grad, "read x.grad in Python")
+#include "generated_methods.h"
+  // As ATen has it: without these, a number would be taken for `bool unbiased`.
+  Tensor std(int dim) const { return std(c10::OptionalIntArrayRef(int64_t(dim))); }
+  Tensor var(int dim) const { return var(c10::OptionalIntArrayRef(int64_t(dim))); }
+
   ATEN_STABLE_UNCOVERED(storage, "use data_ptr(), storage_offset() and strides()")
   ATEN_STABLE_UNCOVERED(unsafeGetTensorImpl, "the stable ABI has no TensorImpl: use the members of Tensor")
-  ATEN_STABLE_UNCOVERED(resize_, "make a new tensor with at::empty and copy_ into it")
   ATEN_STABLE_UNCOVERED(set_, "return the new tensor")
 
  private:
+  // Are the strides those of channels last: exactly (like = false), or in their order alone?
+  bool dense_in(c10::MemoryFormat format, bool like) const {
+    const int64_t n = format == c10::MemoryFormat::ChannelsLast ? 4 : 5;
+    if (dim() != n || format == c10::MemoryFormat::Preserve) return false;
+    if (like && stride(1) == 0) return false;
+    int64_t expected = like ? 0 : 1;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t d = i == 0 ? 1 : i == n - 1 ? 0 : n - i;  // C, W, H, (D,) N
+      if (!like) {
+        if (size(d) != 1 && stride(d) != expected) return false;
+        expected *= size(d) != 1 ? size(d) : 1;
+        continue;
+      }
+      if (size(d) == 0 || stride(d) < expected || (d == 0 && expected == stride(1))) return false;
+      expected = stride(d) * (size(d) > 1 ? size(d) : 1);
+    }
+    return true;
+  }
   int64_t wrap(int64_t d) const {
     const int64_t n = dim(), last = n > 0 ? n : 1;
     TORCH_CHECK_INDEX(d >= -last && d < last, "Dimension out of range (expected to be in range of [", -last, ", ",
@@ -250,12 +288,13 @@ class Tensor {
     static_assert(N > 0, "accessor is used for indexing tensor, for scalars use *data_ptr<T>()");
     TORCH_CHECK(dim() == N, name, " expected ", N, " dims but tensor has ", dim());
   }
-  torch::stable::Tensor t_;
+  torch::stable::Tensor stable_;
 };
 
 std::ostream& operator<<(std::ostream&, const Tensor&) = delete;  // not covered: print in Python
 
 using TensorList = c10::ArrayRef<Tensor>;
+using ITensorListRef = TensorList;
 
 }  // namespace aten_stable_0
 }  // namespace at

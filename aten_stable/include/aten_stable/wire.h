@@ -68,8 +68,8 @@ struct Wire<std::string> : Same<std::string> {
   static std::string name() { return "str"; }
 };
 template <>
-struct Wire<std::string_view> : Same<std::string> {
-  static std::string name() { return "str"; }
+struct Wire<std::string_view> : Wire<std::string> {
+  static std::string out(std::string_view value) { return std::string(value); }
 };
 
 template <>
@@ -94,22 +94,37 @@ struct Wire<c10::Device> {
   static Hold in(Stable device) { return device; }
 };
 
+// A number crosses as text: the dispatcher of the stable ABI has no Scalar.
+template <>
+struct Wire<c10::Scalar> {
+  using Stable = std::string;
+  using Hold = c10::Scalar;
+  static std::string name() { return "str"; }
+  static Stable out(const c10::Scalar& value) { return value.str(); }
+  static Hold in(const Stable& value) { return c10::Scalar::parse(value); }
+};
+
+// Only nothing ever crosses: std::optional<Generator> with torch's own generator is nothing, too.
+template <>
+struct Wire<at::Generator> : Same<int64_t> {
+  static std::string name() { return "Generator"; }
+};
+
 template <class List, class T>
 struct ListWire {
-  static_assert(!std::is_same_v<T, bool>, "aten_stable: lists of bool are not covered: write std::vector<int64_t>");
   using Stable = std::vector<typename Wire<T>::Stable>;
   using Hold = std::vector<T>;
   static std::string name() { return Wire<T>::name() + "[]"; }
   static Stable out(const List& list) {
     Stable all;
     all.reserve(list.size());
-    for (const T& value : list) all.push_back(Wire<T>::out(value));
+    for (const auto& value : list) all.push_back(Wire<T>::out(value));
     return all;
   }
   static Hold in(Stable list) {
     Hold all;
     all.reserve(list.size());
-    for (auto& value : list) all.push_back(Wire<T>::in(std::move(value)));
+    for (auto&& value : list) all.push_back(Wire<T>::in(std::move(value)));
     return all;
   }
 };
@@ -117,6 +132,27 @@ template <class T>
 struct Wire<std::vector<T>> : ListWire<std::vector<T>, T> {};
 template <class T>
 struct Wire<c10::ArrayRef<T>> : ListWire<c10::ArrayRef<T>, T> {};
+
+template <class T>
+struct Wire<c10::List<T>> : ListWire<c10::List<T>, T> {
+  using Hold = c10::List<T>;
+  static Hold in(typename ListWire<c10::List<T>, T>::Stable list) {
+    return ListWire<c10::List<T>, T>::in(std::move(list));
+  }
+};
+template <size_t N>
+struct Wire<std::array<bool, N>> : ListWire<std::array<bool, N>, bool> {};
+template <class T, size_t N>
+struct Wire<std::array<T, N>> : ListWire<std::array<T, N>, T> {};
+
+template <>
+struct Wire<c10::OptionalIntArrayRef> {
+  using Stable = std::optional<std::vector<int64_t>>;
+  using Hold = std::optional<std::vector<int64_t>>;
+  static std::string name() { return "int[]?"; }
+  static Stable out(const c10::OptionalIntArrayRef& list) { return list ? Stable(list.value().vec()) : std::nullopt; }
+  static Hold in(Stable list) { return list; }
+};
 
 template <class T>
 struct Wire<std::optional<T>> {
