@@ -1,9 +1,10 @@
 """Resolves what a project's build and tests require into hash-locked files in the project: `make lock PROJECT=...`.
 
 The names come from [build-system] requires, from what the build backend asks for when it is called, from [project] dependencies
-and from test-requires of [tool.cibuildwheel]. pip resolves them for the CPython and platform of the image; torch is the one
-that the project's table names. The backend is code of the project: it runs without a network, in the build image or, with
-ENGINE=host, on this machine. Only this step resolves versions; the lock names no host.
+and from test-requires of [tool.cibuildwheel]. pip resolves them for the CPython and platform of the image, and prefers the
+versions that the image holds; torch is the one that the project's table names. The backend is code of the project: it runs
+without a network, in the build image or, with ENGINE=host, on this machine. Only this step resolves versions; the lock names no
+host.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import children
 import engine as engines
 import interpreters
 import project_run
-from common import ROOT, Failure, main_guard, pip_target
+from common import LOCKS, ROOT, Failure, main_guard, pip_target, read_requirements
 from image.project import Pair, Project
 
 # Modules that setup.py files import without saying so, and what brings them. Nothing else is added on a project's word.
@@ -31,6 +32,12 @@ WITH_TORCH = ["ninja", "numpy"]
 TORCH = re.compile(r"torch\b(?![-_.])")
 
 
+def versions_held() -> dict[str, str]:
+    """What the images hold. A lock prefers it: a container that is started by hand then needs no other wheels."""
+    locks = (LOCKS / f"requirements-{kind}.txt" for kind in ("test", "build"))
+    return {entry.package: entry.version for lock in locks for entry in read_requirements(lock)}
+
+
 def resolve(requirements: list[str], pair: Pair) -> list[dict]:
     """pip's choice, as the items of its report."""
     names = {re.match(r"[A-Za-z0-9._-]+", line)[0].lower() for line in requirements}
@@ -41,20 +48,24 @@ def resolve(requirements: list[str], pair: Pair) -> list[dict]:
             f"locking for CPython {pair.python} needs one on the PATH or under pyenv: environment markers are its own"
         )
     with tempfile.TemporaryDirectory() as folder:
-        asked, report, unused = (Path(folder, name) for name in ("asked.txt", "report.json", "unused"))
+        asked, held, report, unused = (
+            Path(folder, name) for name in ("asked.txt", "held.txt", "report.json", "unused")
+        )
         asked.write_text("".join(f"{line}\n" for line in wanted))
-        run = children.run(
-            [interpreters.with_pip(), "-m", "pip", "--python", python, "install",
-             "--quiet", "--dry-run", "--ignore-installed", "--disable-pip-version-check", f"--target={unused}",
-             f"--report={report}", *pip_target(pair.python), f"--requirement={asked}"],
-            stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
-        if run.returncode:
-            errors = [line for line in run.stderr.splitlines() if line.startswith("ERROR: ")]
-            raise Failure(
-                f"pip cannot resolve {', '.join(wanted)}: {(errors or [run.stderr[-200:]])[-1].removeprefix('ERROR: ')}"
-            )
-        return json.loads(report.read_text())["install"]
+        held.write_text("".join(f"{name}=={version}\n" for name, version in versions_held().items()))
+        for preferred in ([f"--constraint={held}"], []):
+            run = children.run(
+                [interpreters.with_pip(), "-m", "pip", "--python", python, "install",
+                 "--quiet", "--dry-run", "--ignore-installed", "--disable-pip-version-check", f"--target={unused}",
+                 f"--report={report}", *pip_target(pair.python), f"--requirement={asked}", *preferred],
+                stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+            if run.returncode == 0:
+                return json.loads(report.read_text())["install"]
+        errors = [line for line in run.stderr.splitlines() if line.startswith("ERROR: ")]
+        raise Failure(
+            f"pip cannot resolve {', '.join(wanted)}: {(errors or [run.stderr[-200:]])[-1].removeprefix('ERROR: ')}"
+        )
 
 
 def lines_of(items: list[dict]) -> list[str]:

@@ -75,6 +75,23 @@ def test_the_limited_api_gives_one_wheel(factory, where):
     assert not [name for name in wheel.names if "/licenses/" in name]  # nothing of others is in it
 
 
+def plain_run(project):
+    """docker run -v "$PWD":/project customops-build:cpu, with the name of this checkout's image."""
+    image = images.digest_names("cpu", "debian")["build"]
+    command = [ENGINE, "run", "--rm", "--network=none", f"--volume={project}:/project", image]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["abi3-c", pytest.param("pybind11-aten", marks=on_demand)])
+@pytest.mark.parametrize("where", [in_container])
+def test_plain_docker_run_gives_the_same_bytes(factory, where, name):
+    """Without wheels beside it: the image holds all that the lock names."""
+    made = the_wheel(factory("make_wheel.py", name, where), factory.project)
+    before = made.path.read_bytes()
+    shutil.rmtree(factory.project / "dist")
+    assert the_wheel(plain_run(factory.project), factory.project).path.read_bytes() == before
+
+
 @on_demand
 @on_both
 def test_a_namespace_with_two_modules_and_a_data_file(factory, where):
