@@ -208,6 +208,7 @@ def test_numbers_as_arguments(modules, tensor, dtype):
     x, w = tensor(4, 4, dtype=dtype), tensor(4, 4, dtype=dtype)
     assert_same(*(module.scalars(x, w) for module in modules["numbers"]))
     assert_same(*(module.number(x) for module in modules["numbers"]))
+    assert_same(*(outcome(module.number, x[:0]) for module in modules["numbers"]))
     assert_same(*(module.into(torch.empty_like(x), x, w) for module in modules["numbers"]))
 
 

@@ -22,18 +22,30 @@
 #include <torch/headeronly/util/Half.h>
 #include <torch/headeronly/util/complex.h>
 
+// What ATen's headers bring along, sources use without asking for it.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iostream>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <unordered_map>
@@ -65,13 +77,15 @@ std::string message(const char* otherwise, const Parts&... parts) {
 
 }  // namespace aten_stable
 
-// The text of torch's own macros; the types are those that torch.ops turns into the same Python exceptions.
-#define ATEN_STABLE_THROW_UNLESS(type, cond, ...) \
-  if (C10_UNLIKELY_OR_CONST(!(cond)))             \
-  throw type(::aten_stable::message("Expected " #cond                                                              \
-                                    " to be true, but got false.  (Could this error message be improved?  If so, " \
-                                    "please report an enhancement request to PyTorch.)",                           \
-                                    ##__VA_ARGS__))
+// The text of torch's own macros, which need no semicolon; the types are those that torch.ops turns into the same
+// Python exceptions.
+#define ATEN_STABLE_THROW_UNLESS(type, cond, ...)                                                                      \
+  if (C10_UNLIKELY_OR_CONST(!(cond))) {                                                                                \
+    throw type(::aten_stable::message("Expected " #cond                                                              \
+                                      " to be true, but got false.  (Could this error message be improved?  If so, " \
+                                      "please report an enhancement request to PyTorch.)",                           \
+                                      ##__VA_ARGS__)); \
+  }
 #define TORCH_CHECK(cond, ...) ATEN_STABLE_THROW_UNLESS(std::runtime_error, cond, ##__VA_ARGS__)
 #define TORCH_CHECK_INDEX(cond, ...) ATEN_STABLE_THROW_UNLESS(std::out_of_range, cond, ##__VA_ARGS__)
 #define TORCH_CHECK_VALUE(cond, ...) ATEN_STABLE_THROW_UNLESS(std::invalid_argument, cond, ##__VA_ARGS__)
@@ -79,10 +93,11 @@ std::string message(const char* otherwise, const Parts&... parts) {
   static_assert(false, "aten_stable: TORCH_CHECK_TYPE is not covered: write TORCH_CHECK or TORCH_CHECK_VALUE")
 #define TORCH_CHECK_NOT_IMPLEMENTED(cond, ...) \
   static_assert(false, "aten_stable: TORCH_CHECK_NOT_IMPLEMENTED is not covered: write TORCH_CHECK")
-#define TORCH_INTERNAL_ASSERT(cond, ...)                                                               \
-  if (C10_UNLIKELY_OR_CONST(!(cond)))                                                                  \
-  throw std::runtime_error(::aten_stable::text("\"" #cond "\" INTERNAL ASSERT FAILED at \"", __FILE__, \
-                                               "\":", __LINE__, ", please report a bug to PyTorch. ", ##__VA_ARGS__))
+#define TORCH_INTERNAL_ASSERT(cond, ...)                                                                          \
+  if (C10_UNLIKELY_OR_CONST(!(cond))) {                                                                           \
+    throw std::runtime_error(::aten_stable::text("\"" #cond "\" INTERNAL ASSERT FAILED at \"", __FILE__, "\":",   \
+                                                 __LINE__, ", please report a bug to PyTorch. ", ##__VA_ARGS__)); \
+  }
 #define AT_ASSERT(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
 #define AT_ASSERTM(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
 #define AT_ERROR(...) throw std::runtime_error(::aten_stable::text(__VA_ARGS__))

@@ -49,6 +49,7 @@ at::Tensor into(at::Tensor out, const at::Tensor& a, const at::Tensor& b) {
 }
 
 double number(const at::Tensor& x) {
+  TORCH_CHECK(x.numel() > 0, "number: no elements")  // without a semicolon, as sources have it
   if (x.is_floating_point()) return x.sum().item<double>() + x.max().item().toDouble();
   return static_cast<double>(x.sum().item().toLong());
 }
