@@ -14,6 +14,12 @@ FUZZ = ROOT / "tests/fuzz"
 sys.path[:0] = [str(ROOT / "docker"), str(ROOT / "docker/image"), str(FUZZ)]
 
 
+@pytest.fixture(autouse=True)
+def no_test_options(monkeypatch):
+    """`make test TEST_OPTIONS=` chooses among the op tests of a wheel; the wheels that are built here have other tests."""
+    monkeypatch.delenv("TEST_OPTIONS", raising=False)
+
+
 @pytest.fixture
 def root():
     return ROOT
