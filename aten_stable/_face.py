@@ -1,8 +1,10 @@
 """Written by aten_stable: the functions of the library beside this file, as operators of torch."""
 
+import contextlib
 import ctypes
 import json
 import re
+import threading
 from pathlib import Path
 
 import torch
@@ -28,10 +30,71 @@ def _backward(self, gradient, retain_graph, create_graph):
     return self
 
 
+class _Held:
+    """What C++ keeps of one call of a Function, until the context goes that needs it."""
+
+    def __init__(self, ops, node):
+        self.ops, self.node = ops, node
+
+    def __del__(self):
+        with contextlib.suppress(AttributeError, TypeError):  # at the interpreter's end
+            self.ops.release(self.node)
+
+
+class _Function(torch.autograd.Function):
+    """torch::autograd::Function: forward and backward are C++, everything else is torch's."""
+
+    @staticmethod
+    def forward(ctx, ops, node, grad_enabled, *tensors):
+        ctx.held = _Held(ops, node)
+        ctx.needs = [grad_enabled and t is not None and t.requires_grad for t in tensors]
+        done, outputs, saved, dirty, constant, materialize = ops.forward(node, ctx.needs)
+        if not done:
+            return ()  # C++ has the exception and throws it again
+        ctx.save_for_backward(*saved)
+        ctx.mark_dirty(*dirty)
+        ctx.mark_non_differentiable(*constant)
+        ctx.set_materialize_grads(materialize)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        held = ctx.held
+        result = held.ops.backward(held.node, gradients, ctx.saved_tensors, ctx.needs)
+        return None, None, None, *(g if needed else None for g, needed in zip(result, ctx.needs, strict=True))
+
+
+def _call_function(library, node, tensors, grad_enabled):
+    return list(_Function.apply(getattr(torch.ops, library), node, grad_enabled, *tensors))
+
+
+def _gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):
+    return list(
+        torch.autograd.grad(
+            outputs, inputs, grad_outputs or None, retain_graph, create_graph, allow_unused=allow_unused
+        )
+    )
+
+
+_GUARDS = threading.local()
+
+
+def _enter(kind, key):
+    arguments = [torch._C.DispatchKeySet(torch._C._parse_dispatch_key(key))] if key else []
+    guard = getattr(torch._C, kind)(*arguments)
+    guard.__enter__()
+    vars(_GUARDS).setdefault("stack", []).append(guard)
+
+
 _OWN = {
     "requires_grad(Tensor self) -> bool": lambda self: self.requires_grad,
     "grad(Tensor self) -> Tensor": lambda self: self.grad,
     "backward(Tensor self, Tensor? gradient, bool retain_graph, bool create_graph) -> Tensor": _backward,
+    "function(str library, int node, Tensor?[] tensors, bool grad_enabled) -> Tensor?[]": _call_function,
+    "gradients(Tensor[] outputs, Tensor[] inputs, Tensor?[] grad_outputs, bool retain_graph, bool create_graph, "
+    "bool allow_unused) -> Tensor?[]": _gradients,
+    "enter(str kind, str key) -> ()": _enter,
+    "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
 
 
@@ -53,9 +116,11 @@ def _bridge(used):
     libraries = vars(torch.library).setdefault("_aten_stable", [])
     if not libraries:
         libraries.append(torch.library.Library("aten_stable", "FRAGMENT"))
-        for schema, function in _OWN.items():
+    for schema, function in _OWN.items():
+        name = schema.partition("(")[0]
+        if not hasattr(torch.ops.aten_stable, name):  # a library built earlier may define fewer
             libraries[0].define(schema)
-            libraries[0].impl(schema.partition("(")[0], function, "CompositeImplicitAutograd")
+            libraries[0].impl(name, function, "CompositeImplicitAutograd")
     for text in used:
         if not re.search(r"\bScalar\b", text):
             continue

@@ -5,6 +5,7 @@ the stable ABI have no symbol of torch's C++ or of CPython.
 """
 
 import concurrent.futures
+import functools
 import importlib.util
 import os
 import re
@@ -25,9 +26,9 @@ sys.path.insert(0, str(ROOT))
 from aten_stable.build import build, flags  # noqa: E402
 from aten_stable.scan import header, table, uses  # noqa: E402
 
-PROJECTS = ("windows", "options", "registered", "numbers")
-# A process has one operator of a name: the second build of registered.cpp gets a namespace of its own.
-OTHER_NAMESPACE = "-Daten_stable_registered=aten_stable_registered_too"
+PROJECTS = ("windows", "options", "registered", "numbers", "functions")
+# A process has one operator of a name: the second builds get namespaces of their own.
+OTHER_NAMESPACES = [f"-Daten_stable_{name}=aten_stable_{name}_too" for name in ("registered", "functions")]
 
 
 def compile_against_aten(name, folder):
@@ -59,7 +60,12 @@ def modules(tmp_path_factory):
         for name in PROJECTS:
             jobs.append(
                 pool.submit(
-                    build, f"theirs.{name}", [SOURCES / f"{name}.cpp"], stable, TORCH, ["-Wall", "-O0", OTHER_NAMESPACE]
+                    build,
+                    f"theirs.{name}",
+                    [SOURCES / f"{name}.cpp"],
+                    stable,
+                    TORCH,
+                    ["-Wall", "-O0", *OTHER_NAMESPACES],
                 )
             )
         for job in jobs:
@@ -247,6 +253,109 @@ def test_registered_operators(modules, tensor):
     assert schemas[0] == schemas[1]
     with pytest.raises(NotImplementedError, match="Meta"):  # it has a kernel for CPUs alone
         namespaces[1].scaled_add(x.to("meta"), y.to("meta"))
+
+
+@pytest.fixture
+def functions(modules):
+    return modules["functions"]
+
+
+def test_functions_have_gradients_of_every_order(functions, tensor):
+    x = tensor(3, 4, dtype=torch.float64)
+    for n in range(4):
+        for module in functions:
+            leaf = x.clone().requires_grad_()
+            scaled = functools.partial(module.power, n=n, scale=0.7)
+            assert torch.autograd.gradcheck(scaled, leaf)
+            assert torch.autograd.gradgradcheck(scaled, leaf)
+    orders = []
+    for module in functions:
+        leaf, found = x.clone().requires_grad_(), []
+        y = module.power(leaf, n=4)
+        for _ in range(5):
+            found.append(y)
+            (y,) = torch.autograd.grad(y.sum(), leaf, create_graph=True)
+        orders.append(found)
+    assert_same(*orders)
+    assert torch.equal(orders[0][4], torch.full_like(x, 24))
+    assert_same(*(module.slope(x) for module in functions))
+
+
+def test_functions_without_gradients(functions, tensor):
+    x = tensor(3, 4)
+    assert [module.power(x).requires_grad for module in functions] == [False, False]
+    with torch.no_grad():
+        assert not functions[1].power(x.requires_grad_()).requires_grad
+    assert [module.grad_mode(x) for module in functions] == [False, False]
+
+
+@pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)])
+def test_functions_with_optional_arguments_and_several_outputs(functions, tensor, needed):
+    found = []
+    for module in functions:
+        x, shift = tensor(3, 4).fill_(0.5).cumsum(0), torch.arange(4.0)
+        x.requires_grad_(needed[0]), shift.requires_grad_(needed[1])
+        values, rows = module.row_max(x, shift)
+        assert values.requires_grad and not rows.requires_grad
+        (values * values).sum().backward()
+        found.append((values.detach(), rows, x.grad, shift.grad))
+    assert_same(*found)
+    x = tensor(3, 4).requires_grad_()
+    assert_same(*(torch.autograd.grad(module.row_max(x)[0].sum(), x) for module in functions))
+
+
+def test_functions_in_place(functions, tensor):
+    found = []
+    for module in functions:
+        x = tensor(3).fill_(3).requires_grad_()
+        own = x * 1
+        y = module.double_(own)
+        assert y is own
+        (y * y).sum().backward()
+        found.append((y.detach(), x.grad, y._version))
+    assert_same(*found)
+    for module in functions:  # a leaf
+        assert outcome(module.double_, tensor(3).requires_grad_())[0] is RuntimeError
+
+
+def test_functions_raise_what_they_throw(functions, tensor):
+    x = tensor(3).requires_grad_()
+    assert_same(*(outcome(module.power, x, -1) for module in functions))
+    for module in functions:
+        with pytest.raises(ValueError, match="2 dimensions"):
+            module.wrong(x.view(1, 3)).sum().backward()
+        with pytest.raises(RuntimeError, match=r"number of gradients \(expected 2, got 1\)"):
+            module.wrong(x).sum().backward()
+        y = module.power(x, 2).sum()
+        y.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+
+
+def test_functions_keep_nothing(functions, tensor):
+    _, stable = functions
+    (library,) = (name for name in dir(torch.ops) if name.startswith("aten_stable_functions_0x"))
+    before = getattr(torch.ops, library).alive()
+    for _ in range(3):
+        x = tensor(3).requires_grad_()
+        stable.power(x).sum().backward()
+        stable.power(x.detach())
+        outcome(stable.power, x, -1)
+    assert getattr(torch.ops, library).alive() == before
+
+
+def test_kernels_for_autograd(functions, tensor):
+    ops = (torch.ops.aten_stable_functions.smooth, torch.ops.aten_stable_functions_too.smooth)
+    x, y = (tensor(3, 4, dtype=torch.float64) for _ in range(2))
+    for op in ops:
+        leaves = [t.clone().requires_grad_() for t in (x, y)]
+        assert torch.autograd.gradcheck(op, leaves)
+    assert_same(*(op(x, y, weight=0.3) for op in ops))
+    found = []
+    for op in ops:
+        leaves = [t.clone().requires_grad_() for t in (x, y)]
+        found.append(torch.autograd.grad(op(*leaves).square().sum(), leaves))
+    assert_same(*found)
 
 
 def test_a_torch_with_other_schemas_is_refused(windows):

@@ -10,12 +10,16 @@ extern "C" __attribute__((weak)) const char* torch_exception_get_what_without_ba
 
 namespace aten_stable {
 
-// `schema` is the text after "aten_stable:op:".
-[[noreturn]] inline void failed(const char* schema) {
-  if (&torch_exception_get_what_without_backtrace != nullptr)
-    throw std::runtime_error(torch_exception_get_what_without_backtrace());
-  throw std::runtime_error(text(schema + std::string_view("aten_stable:op:").size(),
-                                " failed; torch has printed why to stderr (from 2.13 on, it is said here)"));
+// `op` is a schema after "aten_stable:op:", or the name of an operator of ours.
+[[noreturn]] inline void failed(std::string_view op) {
+  constexpr std::string_view kSchema = "aten_stable:op:", kOurs = "aten_stable::";
+  if (op.substr(0, kSchema.size()) == kSchema) op.remove_prefix(kSchema.size());
+  const std::string why = &torch_exception_get_what_without_backtrace != nullptr
+                              ? torch_exception_get_what_without_backtrace()
+                              : text(op, " failed; torch has printed why to stderr (from 2.13 on, it is said here)");
+  if (op.substr(0, kOurs.size()) == kOurs && why.find("Could not find schema") != std::string::npos)
+    throw std::runtime_error(text(why, " The Python file beside the library defines it: import that"));
+  throw std::runtime_error(why);
 }
 
 template <class... R, size_t... I>

@@ -109,33 +109,3 @@ inline Tensor& copy_(Tensor& t, const Tensor& from, bool non_blocking = false) {
 
 }  // namespace aten_stable_0
 }  // namespace at
-
-namespace torch {
-
-class NoGradGuard {
- public:
-  NoGradGuard() : was_(aoti_torch_grad_mode_is_enabled()) { aoti_torch_grad_mode_set_enabled(false); }
-  ~NoGradGuard() { aoti_torch_grad_mode_set_enabled(was_); }
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
-
- private:
-  bool was_;
-};
-
-namespace autograd {
-using Variable = at::Tensor;
-using variable_list = std::vector<at::Tensor>;
-struct AutogradContext;
-template <class T>
-struct Function {
-  static_assert(
-      ::aten_stable::never<T>,
-      "aten_stable: torch::autograd::Function is not covered: bind forward and backward as two functions, and "
-      "write a torch.autograd.Function in Python around them");
-};
-}  // namespace autograd
-}  // namespace torch
-namespace at {
-using torch::NoGradGuard;
-}

@@ -68,12 +68,6 @@ using torch::RegisterOperators;
 }
 }  // namespace torch
 
-namespace aten_stable {
-constexpr bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-}  // namespace aten_stable
-
 #define TORCH_FN(function) (&function)
 #define TORCH_SELECTIVE_NAME(name) (name)
 #define TORCH_SELECTIVE_SCHEMA(schema) (schema)
@@ -90,8 +84,4 @@ constexpr bool starts_with(std::string_view text, std::string_view start) {
 // C10_UID differs at each use: it is expanded here, once.
 #define TORCH_LIBRARY(ns, m) ATEN_STABLE_LIBRARY(DEF, ns, nullptr, m, C10_UID)
 #define TORCH_LIBRARY_FRAGMENT(ns, m) ATEN_STABLE_LIBRARY(FRAGMENT, ns, nullptr, m, C10_UID)
-#define TORCH_LIBRARY_IMPL(ns, key, m)                                                                          \
-  static_assert(!::aten_stable::starts_with(#key, "Autograd"),                                                  \
-                "aten_stable: kernels for Autograd keys are not covered: register the backward in Python with " \
-                "torch.library.register_autograd");                                                             \
-  ATEN_STABLE_LIBRARY(IMPL, ns, C10_STRINGIZE(key), m, C10_UID)
+#define TORCH_LIBRARY_IMPL(ns, key, m) ATEN_STABLE_LIBRARY(IMPL, ns, C10_STRINGIZE(key), m, C10_UID)

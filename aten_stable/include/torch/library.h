@@ -1,2 +1,3 @@
 #pragma once
 #include <aten_stable/library.h>
+#include <aten_stable/autograd.h>
