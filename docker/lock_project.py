@@ -8,8 +8,10 @@ host.
 """
 
 import argparse
+import contextlib
 import json
 import re
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -83,14 +85,86 @@ def write(path: Path, items: list[dict], pair: Pair, digest: str, own: bool) -> 
     print(f"{path}: {len(items)} wheels", flush=True)
 
 
+# Options of pip that say where from or how, which a lock decides: they take no value, or one.
+PIP_FLAGS = {
+    "--no-deps",
+    "--pre",
+    "--prefer-binary",
+    "--upgrade",
+    "-U",
+    "-q",
+    "--quiet",
+    "--no-cache-dir",
+    "--no-build-isolation",
+    "--user",
+}
+PIP_VALUES = {
+    "--only-binary",
+    "--no-binary",
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "-f",
+    "--find-links",
+    "-c",
+    "--constraint",
+}
+
+
+def lines_of_file(project: Project, name: str, what: str) -> list[str]:
+    """The requirements in a file of the project, without hashes: the lock has its own."""
+    path = (project.folder / re.sub(r"^\{(project|package)\}/", "", name)).resolve()
+    if project.folder not in path.parents or not path.is_file():
+        raise Failure(
+            f"{what} of [tool.cibuildwheel] names {name}, which is not in {project.folder}: bring the file (source distributions "
+            f"often leave it out), or say in pyproject.toml what {what} needs"
+        )
+    text = path.read_text(errors="replace").replace("\\\n", " ")
+    lines = [re.sub(r"(^|\s)#.*|\s--hash[= ]\S+", "", line).strip() for line in text.splitlines()]
+    found = []
+    for line in filter(None, lines):
+        found += words_of(project, line.split(), what) if line.startswith("-") else [line]
+    return found
+
+
+def words_of(project: Project, words: list[str], what: str) -> list[str]:
+    """The requirements among the arguments of a `pip install`."""
+    found, rest = [], list(words)
+    while rest:
+        word = rest.pop(0)
+        name, _, value = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:])
+        if word.startswith("-") and name in ("-r", "--requirement"):
+            found += lines_of_file(project, value or rest.pop(0), what)
+        elif word in PIP_FLAGS or (word.startswith("-") and name in PIP_VALUES and value):
+            continue
+        elif word in PIP_VALUES:
+            del rest[:1]
+        elif word.startswith("-"):
+            raise Failure(f"{what} of [tool.cibuildwheel]: pip's option {word} has no place in a lock: leave it out")
+        elif not word.startswith((".", "/", "{")):  # a folder or wheel, which no registry has
+            found.append(word)
+    return found
+
+
+def installed_by(project: Project, commands: list[str], what: str) -> list[str]:
+    """What `pip install` in a command of cibuildwheel's settings names: in the lock, it is there when the command runs."""
+    found = []
+    for command in commands:
+        for part in re.split(r"&&|;|\n|\|\|", command):
+            if match := re.match(r"\s*(?:\S*python\S*\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+(.*)", part):
+                found += words_of(project, shlex.split(match[1], comments=True), what)
+    return found
+
+
 def lock(project: Project, pair: Pair, engine: str) -> None:
-    wanted, asked = project.build_requires, None
+    settings = project_run.settings_of(project, pair)
+    wanted, asked = [*project.build_requires, *installed_by(project, settings["before_build"], "before-build")], None
     if any(map(TORCH.match, wanted)):
         wanted = [*wanted, *WITH_TORCH]
     while True:
         items = resolve(wanted, pair)
         write(project.lock("build", pair), items, pair, project.inputs_digest(pair), project.folder == ROOT)
-        asked = project_run.ask_backend(project, pair, engine)
+        asked = project_run.ask_backend(project, pair, engine, settings["environment"])
         extra = asked.get("requires", [])
         if missing := asked.get("missing"):
             if missing not in KNOWN_MODULES:
@@ -106,29 +180,89 @@ def lock(project: Project, pair: Pair, engine: str) -> None:
         if not new:
             break
         wanted = [*wanted, *new]
-    tests = project_run.tests_of(project, pair)
-    needed = [*asked.get("dependencies", []), *extras_of(project, tests["extras"]), *tests["requires"]]
+    needed = [
+        *asked.get("dependencies", []), *extras_of(project, settings["extras"], asked.get("optional", [])),
+        *words_of(project, settings["requires"], "test-requires"), *installed_by(project, settings["before_test"], "before-test"),
+    ]  # fmt: skip
     if any(item["metadata"]["name"] == "torch" for item in items) and not any(map(TORCH.match, needed)):
         needed.append("torch")
     if any(map(TORCH.match, needed)):
         needed.append("numpy")
-    if not tests["command"] and any((project.folder / name).exists() for name in project.table["tests"]):
+    customary = []
+    if not settings["command"] and any((project.folder / name).exists() for name in project.table["tests"]):
         needed.append("pytest")
+        if not settings["extras"] and not settings["requires"]:
+            customary = [line for line in customary_tests(project, asked.get("optional", [])) if line not in needed]
     write(
         project.lock("test", pair),
-        resolve(needed, pair) if needed else [],
+        resolve_tests(needed, customary, pair),
         pair,
         project.inputs_digest(pair),
         project.folder == ROOT,
     )
 
 
-def extras_of(project: Project, extras: list[str]) -> list[str]:
-    """What test-extras of cibuildwheel's settings names."""
-    optional = project.pyproject.get("project", {}).get("optional-dependencies", {})
-    if unknown := [extra for extra in extras if extra not in optional]:
-        raise Failure(f"test-extras of [tool.cibuildwheel]: [project.optional-dependencies] has no {unknown[0]}")
-    return [line for extra in extras for line in optional[extra]]
+def customary_tests(project: Project, metadata: list[str]) -> list[str]:
+    """What an extra or a dependency group with a usual name holds, for a project whose settings say nothing of tests."""
+    found = []
+    for name in ("test", "tests", "testing"):
+        with contextlib.suppress(Failure):
+            found += extras_of(project, [name], metadata)
+        found += group_of(project, name)
+    return list(dict.fromkeys(found))
+
+
+def group_of(project: Project, name: str, within: tuple[str, ...] = ()) -> list[str]:
+    groups = project.pyproject.get("dependency-groups", {})
+    lines = groups.get(name, []) if name not in within else []
+    parts = (
+        [line] if isinstance(line, str) else group_of(project, line.get("include-group", ""), (*within, name))
+        for line in lines
+    )
+    return [line for part in parts for line in part]
+
+
+def resolve_tests(needed: list[str], customary: list[str], pair: Pair) -> list[dict]:
+    """customary: what is left out if pip finds no wheels for it."""
+    if customary:
+        print(f"no test-requires in [tool.cibuildwheel]: taking {', '.join(customary)}", flush=True)
+        try:
+            return resolve([*needed, *customary], pair)
+        except Failure as error:
+            print(f"not taken: {error}", flush=True)
+    return resolve(needed, pair) if needed else []
+
+
+EXTRA = re.compile(r"""(?:;\s*|\s+and\s+)extra\s*==\s*["']([\w.-]+)["']""")
+
+
+def extras_of(project: Project, extras: list[str], metadata: list[str]) -> list[str]:
+    """What test-extras of cibuildwheel's settings names; metadata: Requires-Dist of extras, if the build backend knows them."""
+    own = project.pyproject.get("project", {})
+    optional = {name: list(lines) for name, lines in own.get("optional-dependencies", {}).items()}
+    for line in metadata if not optional else ():
+        if match := EXTRA.search(line):
+            optional.setdefault(match[1], []).append(EXTRA.sub("", line))
+    found, seen, rest = [], set(), list(extras)
+    while rest:
+        if (extra := rest.pop(0)) in seen:
+            continue
+        seen.add(extra)
+        if extra not in optional:
+            raise Failure(
+                f"test-extras of [tool.cibuildwheel] names {extra}, which the project's optional dependencies lack: "
+                f"there are {', '.join(optional) or 'none'}"
+            )
+        for line in optional[extra]:
+            nested = re.match(r"([\w.-]+)\[([\w., -]+)\]$", line.replace(" ", ""))  # all = ["this-project[test]"]
+            if (
+                nested
+                and re.sub(r"[-_.]+", "-", nested[1]).lower() == re.sub(r"[-_.]+", "-", own.get("name", "")).lower()
+            ):
+                rest += nested[2].split(",")
+            else:
+                found.append(line)
+    return found
 
 
 def main() -> None:

@@ -139,7 +139,8 @@ def build_in_container(
     objects.mkdir(exist_ok=True)
     staged = stage(project.folder, source)
     folder = project_run.make_environment(project, "build", pair, engine, image, python)
-    variables = staged.facts | archs | ccache(image) | passed_on() | pair_variables(pair, "/environment")
+    passed = passed_on() | project_run.settings_of(project, pair)["passed"]
+    variables = staged.facts | archs | ccache(image) | passed | pair_variables(pair, "/environment")
     mounts = [f"--volume={objects}:/ccache", f"--volume={folder}:/environment:ro",
               f"--volume={memory_file(project)}:/memory.json", "--env=BUILD_MEMORY=/memory.json"]  # fmt: skip
     run_cibuildwheel(engine, image, source, out, variables, *mounts, *python)

@@ -170,8 +170,8 @@ def make_environment(
     return target
 
 
-def tests_of(project: Project, pair: Pair) -> dict:
-    """What cibuildwheel's settings of the project say about tests."""
+def settings_of(project: Project, pair: Pair) -> dict:
+    """What [tool.cibuildwheel] of the project says; see docker/image/settings.py."""
     tools = virtual_environment("tools")
     run = subprocess.run(
         [tools / "python", IMAGE_SCRIPTS / "settings.py", project.folder, pair.tag],
@@ -182,7 +182,7 @@ def tests_of(project: Project, pair: Pair) -> dict:
     return json.loads(run.stdout)
 
 
-def ask_backend(project: Project, pair: Pair, engine: str) -> dict:
+def ask_backend(project: Project, pair: Pair, engine: str, variables: dict[str, str]) -> dict:
     """What the project's build backend requires beyond its lock so far: its own code, run without a network."""
     fetch_lock(project.lock("build", pair), pair)
     source = fresh_folder("asked") / "source"
@@ -192,7 +192,7 @@ def ask_backend(project: Project, pair: Pair, engine: str) -> dict:
     if engine == "host":
         folder = make_environment(project, "build", pair, engine, "")
         preload = {"LD_PRELOAD": str(library)} if (library := network_library()).exists() else {}
-        env = environment(folder / "bin", PYTHONPATH=str(folder), NETWORK_LOG=str(attempts), **preload)
+        env = variables | environment(folder / "bin", PYTHONPATH=str(folder), NETWORK_LOG=str(attempts), **preload)
         command = [host_interpreter(pair), IMAGE_SCRIPTS / "ask_backend.py", source]
         run = children.run(command, env=env, check=False, text=True, stdout=subprocess.PIPE)
     else:
@@ -203,14 +203,18 @@ def ask_backend(project: Project, pair: Pair, engine: str) -> dict:
         mounts = (f"--volume={source}:/source", f"--volume={attempts}:/network", f"--volume={folder}:/environment:ro",
                   "--env=PYTHONPATH=/environment", "--env=LD_PRELOAD=/opt/customops/network.so", "--env=NETWORK_LOG=/network")  # fmt: skip
         script = ('export PATH=/environment/bin:$PATH; exec "$@"', "sh", f"/opt/python/{pair.interpreter}/bin/python")
+        settings = (f"--env={name}={value}" for name, value in variables.items())
         run = children.run_container(
             engine, image, "sh", "-c", *script, "/opt/customops/ask_backend.py", "/source",
-            options=(*mounts, *python, *children.AS_OWNER), check=False, text=True, stdout=subprocess.PIPE,
+            options=(*settings, *mounts, *python, *children.AS_OWNER), check=False, text=True, stdout=subprocess.PIPE,
         )  # fmt: skip
     answer = json.loads((run.stdout or "{}").splitlines()[-1]) if run.stdout.strip() else {}
     if reached := attempts.read_text(errors="replace").splitlines():
         raise Failure(failures.tried_to_reach(reached))
     if "requires" not in answer and "missing" not in answer:
-        said = (answer.get("said") or "no answer").strip().splitlines()
-        raise Failure(f"the project's build backend cannot be asked what it requires: {said[-1]}")
+        said = (answer.get("said") or "no answer").strip()
+        print(said, flush=True)
+        raise Failure(
+            f"the build backend does not say what it requires: {failures.remedy(said) or said.splitlines()[-1]}"
+        )
     return answer

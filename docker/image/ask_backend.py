@@ -34,7 +34,8 @@ def main() -> None:
                 info = hooks.prepare_metadata_for_build_wheel(folder, _allow_fallback=False)
                 metadata = BytesParser().parsebytes(Path(folder, info, "METADATA").read_bytes(), headersonly=True)
                 lines = metadata.get_all("Requires-Dist") or []
-                answer["dependencies"] = [line for line in lines if "extra ==" not in line]
+                answer["dependencies"] = [line for line in lines if not re.search(r"\bextra\s*==", line)]
+                answer["optional"] = [line for line in lines if re.search(r"\bextra\s*==", line)]
     except BackendUnavailable as error:
         answer["missing"] = backend.partition(".")[0]
         answer["said"] = str(error)

@@ -137,12 +137,15 @@ def build(source: Path, out: Path, work: Path) -> None:
     watch = memory.Watch()
     watch.start()
     status = 0
-    for command in (options.before_all, options.before_build):
+    step = "the project's build backend"
+    for name, command in (("before-all", options.before_all), ("before-build", options.before_build)):
         if command and not status:
+            step = f"{name} of [tool.cibuildwheel]"
             status = run(
                 ["sh", "-c", prepare_command(command, project=source, package=source)], log, cwd=source, env=variables
             )
     if not status:
+        step = "the project's build backend"
         config = [f"--config-setting={item}" for item in shlex.split(options.config_settings)]
         frontend = [python, "-m", "build", "--wheel", "--no-isolation", f"--outdir={out}", *config, str(source)]
         status = run(frontend, log, cwd=source, env=variables)
@@ -150,7 +153,7 @@ def build(source: Path, out: Path, work: Path) -> None:
     watch.keep(record, before)
     reached = list(dict.fromkeys(attempts.read_text(errors="replace").splitlines()))
     if status:
-        raise BadProject(failures.explain(log.read_text(errors="replace"), reached))
+        raise BadProject(failures.explain(log.read_text(errors="replace"), reached, step))
     if reached:
         print(f"warning: the build tried to reach {', '.join(reached)}, and went on without", flush=True)
     wheels = list(out.glob("*.whl"))

@@ -68,8 +68,42 @@ def tried_to_reach(hosts: list[str]) -> str:
     )
 
 
-def explain(log: str, reached: list[str]) -> str:
-    """One line; prints the compiler's messages or the end of the log before it."""
+# What a build says when something is not there -> what to do about it. {0} is what the expression finds.
+ABSENT = (
+    "{0} is not in the image: bring it in the project, or by a package that build-requires in [tool.customops-build] names (cmake, "
+    "ninja, ... are such); ENGINE=host takes what this machine has"
+)
+REMEDIES = [
+    (re.compile(pattern), remedy)
+    for pattern, remedy in (
+        (r"No matching distribution found for (\S+)",
+         "pip was to install {0}, and a build has no network: name it in build-requires of [tool.customops-build], then `make lock PROJECT=...`"),
+        (r"Could not open requirements file: .*?'([^']+)'", "{0} is not in the project: bring it, or leave it out of [tool.cibuildwheel]"),
+        (r"(?:setuptools[-_]scm|setuptools_scm|vcs[-_]versioning) was unable to detect version|unable to detect version for",
+         "the version comes from git, and this folder is no checkout with a tag: build a checkout, or a source distribution, which "
+         'says its version; or environment = {{ SETUPTOOLS_SCM_PRETEND_VERSION = "1.2.3" }} in [tool.cibuildwheel]'),
+        (r"[Cc]an't find Rust compiler|error: can't find cargo|rustc(?:, version \S+)? is not installed", ABSENT.replace("{0}", "a Rust compiler")),
+        (r"fatal error: ([\w./+-]+): No such file or directory", ABSENT),
+        (r"cannot find (-l[\w.+-]+)", ABSENT),
+        (r"CMake Error[^\n]*\n\s+Could NOT find (\w+)", ABSENT),
+        (r'Could not find a package configuration file provided by\s+"(\w+)"', ABSENT),
+        (r"""ERROR: (?:C\+?\+? )?(?:shared or static library|[Dd]ependency) ["']?([\w.+-]+)["']? not found""", ABSENT),
+        (r"ERROR: Program '?([\w.+-]+)[^\n]* not found", ABSENT),
+        (r"(?m)FileNotFoundError: .*No such file or directory: '([\w+-]+)'$", ABSENT),
+        (r"(?m)^(?:sh|bash): (?:\d+: |line \d+: )?([\w./+-]+): (?:command )?not found", ABSENT),
+    )
+]  # fmt: skip
+
+
+def remedy(log: str) -> str | None:
+    for pattern, said in REMEDIES:
+        if match := pattern.search(log):
+            return said.format(*match.groups())
+    return None
+
+
+def explain(log: str, reached: list[str], step: str = "the project's build backend") -> str:
+    """One line; prints the compiler's messages or the end of the log before it. step: what ran last."""
     messages = compiler_messages(log)
     if reached:
         print("\n".join(last_lines(log, 8)))
@@ -86,7 +120,9 @@ def explain(log: str, reached: list[str]) -> str:
         return "the compiler was killed, most likely for memory: MAX_JOBS=1, or more memory for the container"
     if messages:
         print("\n".join(messages[:KEPT_LINES]))
+        if said := remedy("\n".join(messages)):
+            return said
         files = [match["where"] for line in messages if (match := MESSAGE.match(line)) and "error" in match["kind"]]
         return f"{', '.join(dict.fromkeys(files)) or 'the link'} failed to compile: the compiler's message is above"
     print("\n".join(last_lines(log, 30)))
-    return "the project's build backend failed, see above"
+    return remedy(log) or f"{step} failed, see above; `make shell PROJECT=...` opens the container that it ran in"

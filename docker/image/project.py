@@ -72,7 +72,7 @@ KEYS = {
     "manylinux": Key("auto", text(r"auto|manylinux_2_\d\d"), "auto or manylinux_2_NN", "the platform tag to reach; auto: the oldest one that the libraries allow"),
     "max-megabytes": Key(100, lambda value: type(value) is int and 0 < value <= 4096, "a whole number up to 4096", "a larger wheel is refused"),
     "modules": Key([], several(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"), "a list of modules", "what the test stage imports first; by default all that the wheel makes importable"),
-    "tests": Key(["tests"], several(r"[\w-][\w.-]*(/[\w-][\w.-]*)*"), "a list of files and folders", "what of the project the test stage can see"),
+    "tests": Key(["tests", "test"], several(r"[\w-][\w.-]*(/[\w-][\w.-]*)*"), "a list of files and folders", "what of the project the test stage can see"),
 }  # fmt: skip
 
 
@@ -120,8 +120,9 @@ class Project:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadProject(f"{file}: {error}") from error
         tools = self.pyproject.get("tool", {})
-        self.table = read_table(tools.get(TABLE, {}) if isinstance(tools, dict) else {})
-        if self.policy == "strict" and "max-megabytes" not in tools.get(TABLE, {}):
+        self.given = tools.get(TABLE, {}) if isinstance(tools, dict) else {}
+        self.table = read_table(self.given)
+        if self.policy == "strict" and "max-megabytes" not in self.given:
             self.table["max-megabytes"] = 40
 
     @property

@@ -50,7 +50,22 @@ def test_nvcc(capsys):
             [],
             "killed, most likely for memory: MAX_JOBS=1",
         ),
-        ("something else", [], "the project's build backend failed, see above"),
+        ("something else", [], "the project's build backend failed, see above; `make shell PROJECT=...` opens"),
+        (
+            "ERROR: No matching distribution found for cython<4",
+            [],
+            "pip was to install cython<4, and a build has no network: name it in build-requires",
+        ),
+        (
+            "LookupError: setuptools-scm was unable to detect version for /tmp/x.",
+            [],
+            'environment = { SETUPTOOLS_SCM_PRETEND_VERSION = "1.2.3" } in [tool.cibuildwheel]',
+        ),
+        ("x.c:1:10: fatal error: jpeglib.h: No such file or directory", [], "jpeglib.h is not in the image: bring it"),
+        ("/usr/bin/ld: cannot find -lgsl\ncollect2: error: ld returned 1", [], "-lgsl is not in the image"),
+        ("-- Could NOT find Doxygen\nother", [], "the project's build backend failed"),
+        ("CMake Error at Find.cmake:230 (message):\n  Could NOT find OpenSSL, try", [], "OpenSSL is not in the image"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'swig'", [], "swig is not in the image"),
     ],
 )
 def test_other_failures(log, reached, said):

@@ -1,10 +1,13 @@
 """What the factory reads of a project: its table, its pairs, its locks, cibuildwheel's settings."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 
 import common
+import lock_project
 import project as projects
 import project_run
 import pytest
@@ -95,6 +98,66 @@ def test_a_lock_is_as_new_as_pyproject(project):
         project_run.check_lock(changed, "build", pair)
 
 
+@pytest.mark.parametrize(
+    ("commands", "named"),
+    [
+        (["pip install cython 'numpy>=2' && make prepare"], ["cython", "numpy>=2"]),
+        (["{python} -m pip install -U --no-deps -r {project}/needed.txt ."], ["pybind11>=3; python_version>'3'", "cffi"]),
+        (["echo pip install", "uv pip install --index-url https://host/simple ninja"], ["ninja"]),
+    ],
+)  # fmt: skip
+def test_what_a_command_before_the_build_installs_is_locked(project, tmp_path, commands, named):
+    (tmp_path / "needed.txt").write_text(
+        "# why\npybind11>=3; python_version>'3' \\\n  --hash=sha256:aa\n-r more.txt\n--only-binary=:all:\n"
+    )
+    (tmp_path / "more.txt").write_text("cffi  # because\n")
+    assert lock_project.installed_by(project(), commands, "before-build") == named
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-r", "absent.txt"], "test-requires of [tool.cibuildwheel] names absent.txt, which is not in"),
+        (["-r", "../outside.txt"], "names ../outside.txt, which is not in"),
+        (["--target=x"], "pip's option --target=x has no place in a lock"),
+    ],
+)
+def test_what_no_lock_can_hold_is_one_line(project, words, said):
+    with pytest.raises(common.Failure) as raised:
+        lock_project.words_of(project(), words, "test-requires")
+    assert said in str(raised.value)
+
+
+def test_extras_of_pyproject_and_of_setup_py(project):
+    static = project(
+        "[project]\nname = 'My_Ops'\n[project.optional-dependencies]\ntest = ['pytest']\nall = ['my-ops[test]', 'ninja']\n"
+    )
+    assert lock_project.extras_of(static, ["all"], []) == ["ninja", "pytest"]
+    with pytest.raises(
+        common.Failure, match="names docs, which the project's optional dependencies lack: there are test"
+    ):
+        lock_project.extras_of(static, ["docs"], [])
+    told = ["scipy; python_version < '4' and extra == 'test'", 'pytest>=7; extra == "test"', "sphinx; extra == 'docs'"]
+    assert lock_project.extras_of(project(), ["test"], told) == ["scipy; python_version < '4'", "pytest>=7"]
+
+
+def test_usual_names_bring_what_tests_need(project, monkeypatch, capsys):
+    found = project(
+        "[project]\nname = 'x'\n[project.optional-dependencies]\ntests = ['psutil']\n"
+        "[dependency-groups]\ntest = ['pytest>=8', {include-group = 'more'}]\nmore = ['psutil', {include-group = 'test'}]\n"
+    )
+    assert lock_project.customary_tests(found, []) == ["pytest>=8", "psutil"]
+
+    def resolve(lines, pair):
+        if "psutil" in lines:
+            raise common.Failure("no wheel of psutil")
+        return lines
+
+    monkeypatch.setattr(lock_project, "resolve", resolve)
+    assert lock_project.resolve_tests(["numpy"], ["psutil"], found.pairs[0]) == ["numpy"]
+    assert "not taken: no wheel of psutil" in capsys.readouterr().out
+
+
 def test_our_own_project_is_one_like_any_other(root):
     """No step may know our name except through the project."""
     own = Project(root)
@@ -139,8 +202,27 @@ test-command = "other"
         return subprocess.run([tools / "python", "-c", script], capture_output=True, text=True, check=False)
 
     run = settings(
-        f"print([settings.tests(pathlib.Path({str(tmp_path)!r}), t)['command'] for t in ('cp311', 'cp312')])"
+        f"print([settings.of_host(pathlib.Path({str(tmp_path)!r}), t)['command'] for t in ('cp311', 'cp312')])"
     )
     assert run.stdout.strip() == "['one && two', 'other']", run.stderr
     run = settings(f"settings.read(pathlib.Path({str(tmp_path)!r}), 'cp313')")
-    assert "leaves out cp313-manylinux_x86_64: choose other pythons" in run.stderr
+    assert "skip of [tool.cibuildwheel], leaves out cp313-manylinux_x86_64: choose other pythons" in run.stderr
+
+
+@pytest.mark.parametrize(("table", "built"), [("", False), ('[tool.customops-build]\npythons = ["3.11"]\n', True)])
+def test_a_build_selector_yields_to_a_cpython_that_was_asked_for(root, tmp_path, table, built):
+    """Limited-API projects select the oldest CPython, which containers need not have."""
+    tools = common.virtual_environment("tools")
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.cibuildwheel]\nbuild = "cp310-*"\ntest-skip = "cp311-*"\ntest-command = "x"\n'
+        f'test-extras = "one,two"\nenvironment-pass = ["SHOWN", "ABSENT"]\nenvironment = {{ A = "1", B = "$PATH" }}\n{table}'
+    )
+    command = [tools / "python", root / "docker/image/settings.py", tmp_path, "cp311"]
+    run = subprocess.run(command, env=os.environ | {"SHOWN": "5"}, capture_output=True, text=True, check=False)
+    if not built:
+        assert run.stderr.count("\n") == 1
+        assert 'it selects cp310-*: say pythons = ["3.11"] in [tool.customops-build] to build that one' in run.stderr
+        return
+    said = json.loads(run.stdout)
+    assert (said["command"], said["extras"], said["passed"]) == ("", ["one", "two"], {"SHOWN": "5"})
+    assert said["environment"] == {"A": "1", "SHOWN": "5"}
