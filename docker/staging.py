@@ -25,6 +25,8 @@ class Staged(NamedTuple):
 def hashes_of(folder: Path) -> dict[str, str]:
     found = {}
     for path in folder.rglob("*"):
+        if path.relative_to(folder).parts[0] == ".git":  # stage-git.sh; git itself writes there
+            continue
         if path.is_symlink():
             found[str(path.relative_to(folder))] = f"link to {os.readlink(path)}"
         elif path.is_file():

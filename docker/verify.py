@@ -9,6 +9,7 @@ project has changed. ATTESTATION=... REPOSITORY=... check the release's signatur
 import argparse
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import attestation
@@ -16,7 +17,7 @@ import engine as engines
 import images
 import project_run
 import pythons
-from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
+from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
 from image.project import Pair
 from make_wheel import cuda_architectures
 from project_run import pair_variables
@@ -82,6 +83,7 @@ def rebuild(record: dict, engine: str, repository: Path = ROOT) -> tuple[str, Pa
         shutil.rmtree(tree / ".cache")
         build_with_run(engine, image, tree, out, facts)
     else:
+        subprocess.run(["bash", IMAGE_SCRIPTS / "stage-git.sh", repository, tree, facts["SOURCE_COMMIT"]], check=True)
         images.fetch_inputs(variant)
         image = images.ensure(engine, variant, base)["build"]
         variables, options = foreign_environment(record, engine, image, tree)

@@ -17,7 +17,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bash "$here/stage-source.sh" "$project" "$work/source"
-(cd "$work/source" && find . -type f -print0 | xargs -0 sha256sum) >"$work/staged"
+(cd "$work/source" && find . -path ./.git -prune -o -type f -print0 | xargs -0 sha256sum) >"$work/staged"
 facts=$(bash "$here/source-facts.sh" "$project" "$work/source")
 while IFS= read -r fact; do export "${fact?}"; done <<<"$facts"
 

@@ -13,7 +13,7 @@ git() { bash "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/git.sh" "$project" "$
 committed_files() { git ls-tree -r HEAD | sed -nE 's/^100[0-9]+ blob ([0-9a-f]+)\t/\1 /p' | LC_ALL=C sort; }
 staged_files() {
   local paths
-  paths=$(find "$staged" -type f)
+  paths=$(find "$staged" -path "$staged/.git" -prune -o -type f -print)
   paste -d ' ' <(git hash-object --no-filters --stdin-paths <<<"$paths") - <<<"${paths//"$staged/"/}" | LC_ALL=C sort
 }
 

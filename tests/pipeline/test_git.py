@@ -1,11 +1,13 @@
 """A project's own git configuration names programs; no step of ours runs them."""
 
 import os
+import shutil
 import subprocess
 import sys
 
 import common
 import pytest
+import staging
 
 
 @pytest.fixture
@@ -135,3 +137,67 @@ def test_a_folder_inside_a_repository_is_not_its_top(project):
     (project / "below").mkdir()
     run = common.git(project / "below", "rev-parse", "HEAD")
     assert (run.returncode, run.stderr) == (128, f"error: {project}/below is not the top of a git checkout\n")
+
+
+def version_of(folder):
+    """As setuptools-scm asks; None if git knows no version there."""
+    command = ["git", "-C", folder, "describe", "--dirty", "--tags", "--long", "--match", "*[0-9]*"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.stdout.strip() if run.returncode == 0 else None
+
+
+@pytest.mark.parametrize("shallow", [False, True])
+def test_a_version_from_git_is_the_same_in_the_staged_copy(root, tmp_path, shallow):
+    origin = tmp_path / "origin"
+
+    def git(*arguments, folder=origin):
+        identity = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+        subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+    origin.mkdir()
+    git("init", "--quiet")
+    (origin / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools", "setuptools_scm[toml]"]\n')
+    for message, tag in (("first", "v1.2"), ("second", ""), ("third", "")):
+        (origin / "file").write_text(message)
+        git("add", ".")
+        git("commit", "--quiet", f"--message={message}")
+        if tag:
+            git("tag", "--annotate", "--message=release", tag)
+    git("branch", "other", "HEAD~2")
+    checkout = tmp_path / "checkout"
+    subprocess.run(
+        ["git", "clone", "--quiet", *(["--depth=3"] if shallow else []), f"file://{origin}", checkout], check=True
+    )
+    (checkout / ".git/hooks").mkdir(exist_ok=True)
+    (checkout / ".git/hooks/post-checkout").write_text("#!/bin/sh\n")
+    staged = staging.stage(checkout, tmp_path / "staged")
+    assert version_of(tmp_path / "staged") == version_of(checkout)
+    assert version_of(checkout).startswith("v1.2-2-g")
+    assert staged.facts["SOURCE_DIRTY"] == "0"
+    assert not [name for name in staged.hashes if ".git/" in name]
+    assert not list((tmp_path / "staged/.git").glob("hooks/*"))
+    assert "origin" not in (tmp_path / "staged/.git/config").read_text()
+    shutil.copytree(tmp_path / "staged", tmp_path / "again")  # plain docker run stages the staged copy
+    staging.stage(tmp_path / "again", tmp_path / "twice")
+    assert version_of(tmp_path / "twice") == version_of(checkout)
+    (checkout / "file").write_text("changed")
+    assert staging.stage(checkout, tmp_path / "dirty").facts["SOURCE_DIRTY"] == "1"
+    assert version_of(tmp_path / "dirty") == f"{version_of(tmp_path / 'staged')}-dirty"
+
+
+def test_other_projects_get_no_repository(root, project, tmp_path):
+    staging.stage(project, tmp_path / "staged")
+    assert not (tmp_path / "staged/.git").exists()
+
+
+@pytest.mark.parametrize("is_distribution", [True, False])
+def test_a_source_distribution_keeps_its_list_of_data_files(tmp_path, is_distribution):
+    """setuptools reads SOURCES.txt there; in a working folder it is the output of an earlier build."""
+    project = tmp_path / "project"
+    (project / "x.egg-info").mkdir(parents=True)
+    (project / "x.egg-info/SOURCES.txt").write_text("x/data.csv\n")
+    (project / "setup.py").write_text("")
+    if is_distribution:
+        (project / "PKG-INFO").write_text("Name: x\n")
+    staging.stage(project, tmp_path / "staged")
+    assert (tmp_path / "staged/x.egg-info/SOURCES.txt").exists() == is_distribution
