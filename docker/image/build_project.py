@@ -86,7 +86,8 @@ def build_variables(project: Project, source: Path, environment: Path, python: P
     maps = f"-ffile-prefix-map={source}=. -ffile-prefix-map={environment.resolve()}=environment"
     cuda = cuda_variables(project, base)
     path = [environment / "bin", python.parent, *([Path(cuda["CUDA_HOME"], "bin")] if "CUDA_HOME" in cuda else [])]
-    preload = [word for word in (base.get("LD_PRELOAD"), str(NETWORK) if NETWORK.exists() else "") if word]
+    # First ours, which corrects what libfaketime makes of a sleep.
+    preload = [word for word in (str(NETWORK) if NETWORK.exists() else "", base.get("LD_PRELOAD")) if word]
     return base | linker(python) | cuda | {
         "PATH": os.pathsep.join([*map(str, path), base["PATH"]]),
         "PYTHONPATH": str(environment),

@@ -26,6 +26,7 @@ from project import BadProject, Pair, Project
 
 CONFIGURATION = ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini", "conftest.py")
 COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "nvcc")
+HINT = "; test-requires of [tool.cibuildwheel] brings what tests import, tests = [] in [tool.customops-build] runs none"
 IMPORT = """
 import importlib, importlib.util, pathlib, sys
 site, *modules = sys.argv[1:]
@@ -86,7 +87,7 @@ def modules_of(names: list[str]) -> list[str]:
 def run(command: list, message: str, **options) -> None:
     if status := subprocess.run(command, check=False, **options).returncode:
         collecting = status == 2 and "pytest" in str(command)  # pytest's own number for tests that cannot be read
-        raise BadProject(message + "; test-requires of [tool.cibuildwheel] brings what tests import" * collecting)
+        raise BadProject(message + HINT * collecting)
 
 
 def copy_tests(project: Project, sources: list[str], target: Path) -> bool:
