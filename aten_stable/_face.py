@@ -5,6 +5,7 @@ import ctypes
 import json
 import re
 import threading
+import warnings
 from pathlib import Path
 
 import torch
@@ -76,6 +77,17 @@ def _gradients(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_
     )
 
 
+def _deterministic(caller):
+    """Is determinism asked for? Raises or warns on behalf of `caller`, if it is named."""
+    enabled = torch.are_deterministic_algorithms_enabled()
+    if caller and enabled:
+        text = f"{caller} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'"
+        if not torch.is_deterministic_algorithms_warn_only_enabled():
+            raise RuntimeError(text)
+        warnings.warn(text, stacklevel=2)
+    return enabled
+
+
 _GUARDS = threading.local()
 
 
@@ -94,6 +106,7 @@ _OWN = {
     "gradients(Tensor[] outputs, Tensor[] inputs, Tensor?[] grad_outputs, bool retain_graph, bool create_graph, "
     "bool allow_unused) -> Tensor?[]": _gradients,
     "enter(str kind, str key) -> ()": _enter,
+    "deterministic(str caller) -> bool": _deterministic,
     "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
 

@@ -1,15 +1,42 @@
 """Compiles C++ sources written for <torch/extension.h> into a module for every Python and every torch from 2.10 on."""
 
+import contextlib
 import os
+import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 from aten_stable import INCLUDE
 from aten_stable.face import write_face
+from aten_stable.scan import covered, through_dispatcher, verdict
+
+OPERATORS = INCLUDE / "ATen/ops"
+
+
+def write_operator_headers(torch: Path) -> None:
+    """<ATen/ops/relu.h> and its like: one for each of torch's, that brings all functions, or says what is not covered."""
+    if OPERATORS.is_dir():
+        return
+    known = through_dispatcher() | covered()
+    with tempfile.TemporaryDirectory(dir=OPERATORS.parent) as folder:
+        for path in (torch / "include/ATen/ops").glob("*.h"):
+            name = path.stem
+            text = "#pragma once\n#include <aten_stable/factories.h>\n"
+            if re.search(r"_(native|ops|meta|[a-z]+_dispatch)$", name):
+                continue
+            if name not in known:
+                text = f'#error "aten_stable: <ATen/ops/{path.name}> is not covered: {verdict(name)[1]}"\n'
+            Path(folder, path.name).write_text(text)
+        with contextlib.suppress(OSError):  # another process was first
+            os.chmod(folder, 0o755)
+            Path(folder).rename(OPERATORS)
+            Path(folder).mkdir()
 
 
 def flags(module: str, torch: Path) -> list[str]:
     """What g++ and nvcc need for the sources of `module` (say, theirs._C), beside their own options."""
+    write_operator_headers(torch)
     name = module.rpartition(".")[2]
     return [
         "-std=c++17",

@@ -46,8 +46,19 @@ def headers() -> str:
 def uncovered() -> dict[str, str]:
     """{name: what to write instead}, from the headers' own errors."""
     entries = re.findall(r'ATEN_STABLE_UNCOVERED(?:_FUNCTION)?\((\w+),\s*"([^"]+)"\)', headers())
+    entries += re.findall(r'ATEN_STABLE_NO\(\s*"(?:\w+::)*(\w+) is not covered: ((?:[^"]|"\s*")+)"\)', headers())
     entries += re.findall(r'"aten_stable: (?:\w+::)*(\w+) is not covered: ((?:[^"]|"\s*")+)"', headers())
     return {name: re.sub(r'"\s*"', "", instead) for name, instead in entries}
+
+
+NO_PYTHON = "uncovered", "take and return tensors, numbers, strings, lists of these, and convert in Python"
+
+
+@functools.cache
+def python_objects() -> set[str]:
+    """pybind11's classes of Python objects, which have names that other namespaces have, too."""
+    declared = re.search(r'"py::" #name.*?#undef X', headers(), re.DOTALL)[0]
+    return set(re.findall(r"X\((\w+)\)", declared))
 
 
 # What the stable ABI's own headers declare under ATen's names.
@@ -104,7 +115,10 @@ def uses(text: str):
                 continue
             if pattern is MACRO and re.search(rf"#\s*define\s+{name}\b", text):
                 continue  # the project's own
-            found.append((match.start(group), match[0].lstrip(".->").rstrip("( "), *verdict(name)))
+            python = match[0].startswith(("py::", "pybind11::")) and name in python_objects()
+            found.append(
+                (match.start(group), match[0].lstrip(".->").rstrip("( "), *(NO_PYTHON if python else verdict(name)))
+            )
     for at, *rest in sorted(found):
         yield text.count("\n", 0, at) + 1, *rest
 

@@ -58,14 +58,13 @@ struct AutoNonVariableTypeMode : AutoDispatchBelowAutograd {
 namespace c10 {
 inline namespace aten_stable_0 {
 
-#define ATEN_STABLE_KEYS(X)                                                                                     \
-  X(CPU)                                                                                                        \
-  X(CUDA)                                                                                                       \
-  X(Meta)                                                                                                       \
-  X(XPU) X(MPS) X(PrivateUse1) X(SparseCPU) X(SparseCUDA) X(QuantizedCPU) X(QuantizedCUDA) X(ADInplaceOrView)   \
-      X(Autograd) X(AutogradOther) X(AutogradCPU) X(AutogradCUDA) X(AutogradMeta) X(AutogradXPU) X(AutogradMPS) \
-          X(AutogradPrivateUse1) X(Autocast) X(AutocastCPU) X(AutocastCUDA) X(AutocastXPU) X(AutocastMPS)       \
-              X(BackendSelect) X(CompositeExplicitAutograd) X(CompositeImplicitAutograd)
+// clang-format off
+#define ATEN_STABLE_KEYS(X) \
+  X(CPU) X(CUDA) X(Meta) X(XPU) X(MPS) X(PrivateUse1) X(SparseCPU) X(SparseCUDA) X(QuantizedCPU) X(QuantizedCUDA) \
+  X(ADInplaceOrView) X(Autograd) X(AutogradOther) X(AutogradCPU) X(AutogradCUDA) X(AutogradMeta) X(AutogradXPU) \
+  X(AutogradMPS) X(AutogradPrivateUse1) X(Autocast) X(AutocastCPU) X(AutocastCUDA) X(AutocastXPU) X(AutocastMPS) \
+  X(BackendSelect) X(CompositeExplicitAutograd) X(CompositeImplicitAutograd)
+// clang-format on
 enum class DispatchKey : uint16_t {
 #define X(key) key,
   ATEN_STABLE_KEYS(X)
@@ -382,6 +381,11 @@ inline variable_list grad(const variable_list& outputs, const variable_list& inp
   return ::aten_stable::tensors(BRIDGE(::aten_stable::Maybe, "gradients", outputs, inputs,
                                        ::aten_stable::maybe(grad_outputs), retain_graph.value_or(create_graph),
                                        create_graph, allow_unused));
+}
+
+inline bool any_variable_requires_grad(const variable_list& variables) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [](const Variable& v) { return v.defined() && v.requires_grad(); });
 }
 
 }  // namespace aten_stable_0

@@ -23,6 +23,8 @@
 #include <torch/headeronly/util/complex.h>
 
 // What ATen's headers bring along, sources use without asking for it.
+#include <math.h>  // and with it ::isinf, ::sqrt and the rest
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -56,6 +58,13 @@
 static_assert(TORCH_FEATURE_VERSION == TORCH_TARGET_VERSION,
               "aten_stable: a header of the stable ABI came before, without TORCH_TARGET_VERSION: define it on the "
               "command line, as `python -m aten_stable flags` does");
+
+// A name that is not here: the compiler says the words where it is used.
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12 && !defined(__CUDACC__))
+#define ATEN_STABLE_NO(words) __attribute__((unavailable("aten_stable: " words)))
+#else
+#define ATEN_STABLE_NO(words) [[deprecated("aten_stable: " words)]]
+#endif
 
 namespace aten_stable {
 
@@ -100,6 +109,7 @@ std::string message(const char* otherwise, const Parts&... parts) {
   }
 #define AT_ASSERT(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
 #define AT_ASSERTM(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
+#define AT_CHECK(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
 #define AT_ERROR(...) throw std::runtime_error(::aten_stable::text(__VA_ARGS__))
 #define TORCH_WARN(...) \
   aoti_torch_warn(__func__, __FILE__, static_cast<uint32_t>(__LINE__), ::aten_stable::text(__VA_ARGS__).c_str())
@@ -189,6 +199,7 @@ using DeviceIndex = int8_t;
 
 class Device {
  public:
+  using Type = DeviceType;
   Device(DeviceType type, DeviceIndex index = -1) : type_(type), index_(index) {}
   Device(const std::string& name) : Device(torch::stable::Device(name)) {}
   Device(const char* name) : Device(std::string(name)) {}
@@ -325,6 +336,10 @@ class List : public std::vector<T> {
   std::vector<T> vec() const { return *this; }
 };
 
+template <class K, class V>
+class ATEN_STABLE_NO("c10::Dict is not covered: pass one list of keys and one of values") Dict;
+class ATEN_STABLE_NO("c10::Storage is not covered: use data_ptr(), storage_offset() and strides()") Storage;
+
 // torch's own generator: the stable ABI of torch 2.10 passes no other.
 class Generator {
  public:
@@ -384,6 +399,9 @@ struct TensorOptions {
   }
 };
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
+// The deprecated types of ATen's: at::CPU(at::kByte).
+inline TensorOptions CPU(ScalarType t) { return TensorOptions(t).device(DeviceType::CPU); }
+inline TensorOptions CUDA(ScalarType t) { return TensorOptions(t).device(DeviceType::CUDA); }
 inline TensorOptions device(Device d) { return TensorOptions(d); }
 inline TensorOptions layout(Layout l) { return TensorOptions(l); }
 inline TensorOptions memory_format(MemoryFormat f) { return TensorOptions(f); }

@@ -7,7 +7,7 @@
 
 #include <type_traits>
 
-#include "tensor.h"
+#include "util.h"
 
 namespace c10::cuda {
 inline namespace aten_stable_0 {
@@ -80,11 +80,6 @@ class OptionalCUDAGuard {
 }  // namespace c10::cuda
 
 namespace at {
-inline namespace aten_stable_0 {
-inline std::optional<c10::Device> device_of(const Tensor& t) {
-  return t.defined() ? std::optional(t.device()) : std::nullopt;
-}
-}  // namespace aten_stable_0
 namespace cuda {
 using namespace c10::cuda;
 

@@ -1,7 +1,7 @@
 // New tensors: at::empty, zeros, ones, full and the rest; torch:: has the same names.
 #pragma once
 
-#include "ops.h"
+#include "util.h"
 
 namespace at {
 inline namespace aten_stable_0 {

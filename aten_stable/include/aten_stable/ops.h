@@ -180,6 +180,18 @@ inline Tensor Tensor::div(const c10::Scalar& other, std::optional<std::string_vi
               "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", *this, other,
               rounding_mode);
 }
+inline Tensor& Tensor::div_(const Tensor& other, std::optional<std::string_view> rounding_mode) const {
+  ATEN(Tensor, "div_", "Tensor_mode",
+       "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)", *this, other,
+       rounding_mode);
+  return const_cast<Tensor&>(*this);
+}
+inline Tensor& Tensor::div_(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const {
+  ATEN(Tensor, "div_", "Scalar_mode",
+       "div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)", *this, other,
+       rounding_mode);
+  return const_cast<Tensor&>(*this);
+}
 template <class Other>
 Tensor div(const Tensor& self, const Other& other, std::optional<std::string_view> rounding_mode) {
   return self.div(other, rounding_mode);

@@ -81,6 +81,17 @@ class class_ {
                 "aten_stable: py::class_ is not covered: bind functions on tensors, and write the class in Python");
 };
 
+#define X(name)                                                                                \
+  class ATEN_STABLE_NO("py::" #name                                                            \
+                       " is not covered: take and return tensors, numbers, strings, lists of " \
+                       "these, and convert in Python") name
+// clang-format off
+X(object); X(handle); X(dict); X(list); X(tuple); X(bytes); X(str); X(function); X(array); X(buffer);
+// clang-format on
+#undef X
+template <class T, int flags = 0>
+class ATEN_STABLE_NO("py::array_t is not covered: take a Tensor: torch.from_numpy shares its memory") array_t;
+
 class module_ {
  public:
   explicit module_(const char* ns) : ns_(ns), def_(nullptr), impl_(nullptr) {}

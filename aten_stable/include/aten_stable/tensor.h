@@ -182,7 +182,9 @@ X(add) X(sub) X(mul) X(div)
 X(add) X(sub)
 // clang-format on
 #undef X
-          Tensor div(const Tensor& other, std::optional<std::string_view> rounding_mode) const;
+          Tensor& div_(const Tensor& other, std::optional<std::string_view> rounding_mode) const;
+  Tensor& div_(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const;
+  Tensor div(const Tensor& other, std::optional<std::string_view> rounding_mode) const;
   Tensor div(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const;
 #define X(name)                           \
   Tensor name(const Tensor& other) const; \
@@ -257,6 +259,13 @@ X(Tensor) X(c10::Scalar)
   ATEN_STABLE_UNCOVERED(storage, "use data_ptr(), storage_offset() and strides()")
   ATEN_STABLE_UNCOVERED(unsafeGetTensorImpl, "the stable ABI has no TensorImpl: use the members of Tensor")
   ATEN_STABLE_UNCOVERED(set_, "return the new tensor")
+  ATEN_STABLE_UNCOVERED(getIntrusivePtr, "the stable ABI has no TensorImpl: use the members of Tensor")
+  ATEN_STABLE_UNCOVERED(register_hook, "register it in Python, on the result")
+  ATEN_STABLE_UNCOVERED(grad_fn, "look at it in Python")
+  ATEN_STABLE_UNCOVERED(mutable_grad, "write to .grad in Python, or into grad() in place")
+  ATEN_STABLE_UNCOVERED(indices, "sparse tensors are not covered: take indices and values as two tensors")
+  ATEN_STABLE_UNCOVERED(values, "sparse tensors are not covered: take indices and values as two tensors")
+  ATEN_STABLE_UNCOVERED(print, "print it in Python")
 
  private:
   // Are the strides those of channels last: exactly (like = false), or in their order alone?
@@ -291,7 +300,12 @@ X(Tensor) X(c10::Scalar)
   torch::stable::Tensor stable_;
 };
 
-std::ostream& operator<<(std::ostream&, const Tensor&) = delete;  // not covered: print in Python
+template <class T, std::enable_if_t<std::is_same_v<T, Tensor>, int> = 0>
+std::ostream& operator<<(std::ostream& out, const T&) {
+  static_assert(::aten_stable::never<T>,
+                "aten_stable: operator<< of a Tensor is not covered: print its sizes(), or print it in Python");
+  return out;
+}
 
 using TensorList = c10::ArrayRef<Tensor>;
 using ITensorListRef = TensorList;

@@ -1,5 +1,13 @@
-// A project on TORCH_LIBRARY: a schema with a kernel for CPUs, and one that follows from a function.
-#include <ATen/ATen.h>
+// A project on TORCH_LIBRARY: a schema with a kernel for CPUs, and one that follows from a function. It includes one
+// operator at a time, and is importable as an empty module.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sum.h>
+#include <ATen/TensorOperators.h>
+#include <Python.h>
+#include <c10/util/irange.h>
 #include <torch/library.h>
 
 at::Tensor scaled_add(const at::Tensor& x, const at::Tensor& y, double scale, at::OptionalIntArrayRef sum_over) {
@@ -8,11 +16,24 @@ at::Tensor scaled_add(const at::Tensor& x, const at::Tensor& y, double scale, at
   return sum_over.has_value() ? out.sum(*sum_over) : out;
 }
 
-int64_t ranks(const at::Tensor& x) { return x.dim(); }
+int64_t ranks(const at::Tensor& x) {
+  int64_t all = 0;
+  for (const auto i : c10::irange(x.dim())) all += i;
+  return all;
+}
+
+at::Tensor floors(const at::Tensor& x, double step) {
+  at::Tensor y = at::empty_like(x).copy_(x);
+  return y.div_(step, "floor").div_(y.abs() + 1, "trunc");
+}
 
 TORCH_LIBRARY(aten_stable_registered, m) {
   m.def("scaled_add(Tensor x, Tensor y, *, float scale=2.0, int[]? sum_over=None) -> Tensor");
   m.def("ranks", &ranks);
+  m.def("floors", &floors);
 }
 
 TORCH_LIBRARY_IMPL(aten_stable_registered, CPU, m) { m.impl("scaled_add", TORCH_FN(scaled_add)); }
+
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&definition); }

@@ -1,0 +1,226 @@
+// The small helpers of c10 and ATen that sources lean on: irange, DimVector, MaybeOwned, checks of arguments, device
+// guards for any device.
+#pragma once
+
+#include <iterator>
+
+#include "ops.h"
+
+namespace c10 {
+inline namespace aten_stable_0 {
+
+template <class T>
+class Range {
+ public:
+  struct iterator {
+    using iterator_category = std::input_iterator_tag;
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using pointer = T*;
+    using reference = T&;
+    T value;
+    T operator*() const { return value; }
+    iterator& operator++() { return ++value, *this; }
+    iterator operator++(int) {
+      const iterator old = *this;
+      return ++value, old;
+    }
+    bool operator==(const iterator& other) const { return value == other.value; }
+    bool operator!=(const iterator& other) const { return value != other.value; }
+  };
+  Range(T begin, T end) : begin_{begin}, end_{end < begin ? begin : end} {}
+  iterator begin() const { return begin_; }
+  iterator end() const { return end_; }
+
+ private:
+  iterator begin_, end_;
+};
+template <class A, class B>
+Range<B> irange(A begin, B end) {
+  return {static_cast<B>(begin), end};
+}
+template <class T>
+Range<T> irange(T end) {
+  return {T(), end};
+}
+
+// c10 keeps the first N in place: an allocation is all that differs.
+template <class T, unsigned N = 0>
+class SmallVector : public std::vector<T> {
+ public:
+  using std::vector<T>::vector;
+  SmallVector(const HeaderOnlyArrayRef<T>& all) : std::vector<T>(all.begin(), all.end()) {}
+  template <class I>
+  void append(I begin, I end) {
+    this->insert(this->end(), begin, end);
+  }
+  T pop_back_val() {
+    T last = std::move(this->back());
+    this->pop_back();
+    return last;
+  }
+};
+
+template <class T>
+class MaybeOwned {
+ public:
+  static MaybeOwned borrowed(const T& t) { return MaybeOwned(t); }
+  template <class... Args>
+  static MaybeOwned owned(std::in_place_t, Args&&... args) {
+    return MaybeOwned(T(std::forward<Args>(args)...));
+  }
+  static MaybeOwned owned(T t) { return MaybeOwned(std::move(t)); }
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+
+ private:
+  explicit MaybeOwned(T t) : value_(std::move(t)) {}
+  T value_;
+};
+
+template <class C>
+int64_t multiply_integers(const C& list) {
+  return std::accumulate(list.begin(), list.end(), int64_t(1), std::multiplies<>());
+}
+template <class I>
+int64_t multiply_integers(I begin, I end) {
+  return std::accumulate(begin, end, int64_t(1), std::multiplies<>());
+}
+template <class C>
+int64_t sum_integers(const C& list) {
+  return std::accumulate(list.begin(), list.end(), int64_t(0));
+}
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  return ::aten_stable::text(parts...);
+}
+inline int64_t maybe_wrap_dim(int64_t dim, int64_t dims, bool wrap_scalar = true) {
+  const int64_t last = dims > 0 ? dims : 1;
+  TORCH_CHECK_INDEX(dims > 0 || wrap_scalar, "Dimension specified as ", dim, " but tensor has no dimensions");
+  TORCH_CHECK_INDEX(dim >= -last && dim < last, "Dimension out of range (expected to be in range of [", -last, ", ",
+                    last - 1, "], but got ", dim, ")");
+  return dim < 0 ? dim + last : dim;
+}
+
+}  // namespace aten_stable_0
+}  // namespace c10
+
+namespace at {
+inline namespace aten_stable_0 {
+
+using DimVector = c10::SmallVector<int64_t, 5>;
+using c10::maybe_wrap_dim;
+
+template <class T>
+constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+constexpr int64_t divup(int64_t a, int64_t b) { return (a + b - 1) / b; }
+template <class T>
+constexpr T round_up(T a, T b) {
+  return ceil_div(a, b) * b;
+}
+
+inline c10::MaybeOwned<Tensor> borrow_from_optional_tensor(const std::optional<Tensor>& t) {
+  return c10::MaybeOwned<Tensor>::owned(t.value_or(Tensor()));
+}
+inline c10::MaybeOwned<Tensor> expect_contiguous(const Tensor& t) {
+  return c10::MaybeOwned<Tensor>::owned(t.contiguous());
+}
+
+inline std::optional<c10::Device> device_of(const Tensor& t) {
+  return t.defined() ? std::optional(t.device()) : std::nullopt;
+}
+
+// For the CPU it does nothing.
+class OptionalDeviceGuard {
+ public:
+  OptionalDeviceGuard() = default;
+  explicit OptionalDeviceGuard(std::optional<c10::Device> device) {
+    if (device && !device->is_cpu() && !device->is_meta() && device->has_index()) guard_.emplace(device->index());
+  }
+
+ private:
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;
+};
+class DeviceGuard : public OptionalDeviceGuard {
+ public:
+  explicit DeviceGuard(c10::Device device) : OptionalDeviceGuard(device) {}
+};
+
+using CheckedFrom = const char*;
+struct TensorArg {
+  TensorArg(const Tensor& t, const char* argument, int at) : tensor(t), name(argument), pos(at) {}
+  const Tensor& tensor;
+  const char* name;
+  int pos;
+  const Tensor* operator->() const { return &tensor; }
+  const Tensor& operator*() const { return tensor; }
+};
+inline std::ostream& operator<<(std::ostream& out, const TensorArg& t) {
+  return t.pos == 0 ? out << '\'' << t.name << '\'' : out << "argument #" << t.pos << " '" << t.name << '\'';
+}
+template <class F>
+void check_all_same(c10::ArrayRef<TensorArg> tensors, const F& check) {
+  const TensorArg* first = nullptr;
+  for (const TensorArg& t : tensors) {
+    if (!t->defined()) continue;
+    if (first != nullptr) check(*first, t);
+    first = first != nullptr ? first : &t;
+  }
+}
+inline void checkSameType(CheckedFrom c, const TensorArg& a, const TensorArg& b) {
+  TORCH_CHECK(a->scalar_type() == b->scalar_type(), "Expected tensor for ", a, " to have the same type as tensor for ",
+              b, "; but type ", c10::toString(a->scalar_type()), " does not equal ", c10::toString(b->scalar_type()),
+              " (while checking arguments for ", c, ")");
+}
+inline void checkSameGPU(CheckedFrom c, const TensorArg& a, const TensorArg& b) {
+  for (const TensorArg* t : {&a, &b})
+    TORCH_CHECK(!(*t)->is_cpu(), "Tensor for ", *t,
+                " is on CPU, but expected it to be on GPU (while checking arguments for ", c, ")");
+  TORCH_CHECK(a->get_device() == b->get_device(), "Expected tensor for ", a, " to have the same device as tensor for ",
+              b, "; but device ", int(a->get_device()), " does not equal ", int(b->get_device()),
+              " (while checking arguments for ", c, ")");
+}
+inline void checkSameSize(CheckedFrom c, const TensorArg& a, const TensorArg& b) {
+  TORCH_CHECK(a->sizes() == b->sizes(), "Expected tensor for ", a, " to have same size as tensor for ", b, "; but ",
+              a->sizes(), " does not equal ", b->sizes(), " (while checking arguments for ", c, ")");
+}
+inline void checkAllSameType(CheckedFrom c, c10::ArrayRef<TensorArg> tensors) {
+  check_all_same(tensors, [c](const TensorArg& a, const TensorArg& b) { checkSameType(c, a, b); });
+}
+inline void checkAllSameGPU(CheckedFrom c, c10::ArrayRef<TensorArg> tensors) {
+  check_all_same(tensors, [c](const TensorArg& a, const TensorArg& b) { checkSameGPU(c, a, b); });
+}
+inline void checkAllSameSize(CheckedFrom c, c10::ArrayRef<TensorArg> tensors) {
+  check_all_same(tensors, [c](const TensorArg& a, const TensorArg& b) { checkSameSize(c, a, b); });
+}
+inline void checkDim(CheckedFrom c, const TensorArg& t, int64_t dim) {
+  TORCH_CHECK(t->dim() == dim, "Expected ", dim, "-dimensional tensor, but got ", t->dim(), "-dimensional tensor for ",
+              t, " (while checking arguments for ", c, ")");
+}
+inline void checkContiguous(CheckedFrom c, const TensorArg& t) {
+  TORCH_CHECK(t->is_contiguous(), "Expected contiguous tensor, but got non-contiguous tensor for ", t,
+              " (while checking arguments for ", c, ")");
+}
+
+struct Context {
+  bool deterministicAlgorithms() const { return BRIDGE(bool, "deterministic", std::string()); }
+  // torch raises or warns as its user has asked.
+  void alertNotDeterministic(const char* caller) const { BRIDGE(bool, "deterministic", std::string(caller)); }
+};
+inline Context& globalContext() {
+  static Context one;
+  return one;
+}
+
+}  // namespace aten_stable_0
+}  // namespace at
+
+namespace c10 {
+inline namespace aten_stable_0 {
+using at::DeviceGuard;
+using at::DimVector;
+using at::OptionalDeviceGuard;
+}  // namespace aten_stable_0
+}  // namespace c10
