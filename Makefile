@@ -7,12 +7,13 @@ CUDA_ARCHS ?=
 PYTHONS ?= 3.10 3.11 3.13
 TORCHES ?= 2.10.0 2.13.0 2.15.0
 PROJECT ?= .
+ARCH ?=
 
-FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)"
+FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)" --arch "$(ARCH)"
 given = $(if $(filter file undefined,$(origin $(1))),,$($(1)))
 PAIRS = --project "$(PROJECT)" --pythons "$(call given,PYTHONS)" --torches "$(call given,TORCHES)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)" $(PAIRS)
-EMULATED = --seconds "$(or $(SECONDS),60)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),1)"
+EMULATED = --seconds "$(or $(SECONDS),60)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),1)" $(if $(WHEEL),--wheel "$(WHEEL)")
 RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it
@@ -26,7 +27,7 @@ help:  ## this list
 	@echo "variables"
 	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
 	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
-	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows every command of a compiler"
+	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows every command of a compiler; ARCH=aarch64: for ARM"
 	@echo "  PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES); PROJECT=$(PROJECT): whose wheel"
 	$(if $(filter .,$(PROJECT)),,$(RUN) docker/image/project.py "$(PROJECT)")
 
@@ -60,7 +61,7 @@ bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=..
 	$(RUN) docker/bundle.py --project "$(PROJECT)" $(if $(BUNDLE),"$(BUNDLE)")
 
 ##@ check
-test:  ## the op tests against the wheel of dist/ (built if absent), then the pipeline's; ARCH=aarch64: ARM's kernels, by qemu
+test:  ## the op tests against the wheel of dist/ (built if absent), then the pipeline's; ARCH=aarch64: ARM's, by qemu
 	$(if $(ARCH),$(RUN) docker/emulated.py --arch "$(ARCH)" $(EMULATED),$(RUN) docker/make_wheel.py test $(BUILD_FLAGS))
 	$(if $(ARCH),,$(if $(filter .,$(PROJECT)),$(RUN) docker/make_wheel.py test-pipeline))
 

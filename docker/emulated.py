@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import tarfile
+import tempfile
 import time
 import zipfile
 from functools import cache
@@ -23,6 +24,7 @@ import fetch
 import rootfs
 from common import (
     CACHE,
+    IMAGE_SCRIPTS,
     LOCKS,
     ROOT,
     Failure,
@@ -31,14 +33,17 @@ from common import (
     read_debian_lock,
     read_requirements,
     sha256_of,
+    virtual_environment,
 )
 from image import elf
+from image.project import Pair, Project
 
 QEMU, SYSTEM, PACKAGES = (
     LOCKS / "aarch64" / name for name in ("debian-qemu.lock", "debian-test.lock", "requirements-test.txt")
 )
 WHEELS = CACHE / "wheels-aarch64"  # of the same names as those for x86
 CXX = "aarch64-linux-gnu-g++"
+SECONDS_OF_A_WHEEL = 20
 WITHOUT_KERNELS = ("test_cuda.py", "test_loader.py", "test_report.py", "test_docstrings.py", "test_saved_results.py")
 # A script, which the kernel starts wherever it starts scripts; Python takes it for its own program.
 LAUNCHER = """#!/bin/sh
@@ -97,14 +102,13 @@ def prepared() -> Path:
     return folder
 
 
-def variables(torch: Path, **extra: str) -> dict[str, str]:
-    """The environment of an emulated CPython."""
+def variables(package: Path, **extra: str) -> dict[str, str]:
+    """The environment of an emulated CPython that imports customops from a folder."""
     # One thread: qemu runs them on the same cores, and they only wait for each other.
     return environment(
-        PYTHONPATH=os.pathsep.join(map(str, (ROOT, torch.parent, prepared() / "site"))),
+        PYTHONPATH=os.pathsep.join(map(str, (package, prepared() / "site"))),
         PYTHONDONTWRITEBYTECODE="1",
         OMP_NUM_THREADS="1",
-        CUSTOMOPS_COMPILER="cmake",
         **extra,
     )
 
@@ -120,12 +124,41 @@ def cross_compiled(torch: Path, quick: bool) -> Path:
 
 
 def library_of(wheel: Path) -> Path:
+    """The library in a folder that holds what the wheel holds."""
     folder = CACHE / "aarch64-wheel"
     shutil.rmtree(folder, ignore_errors=True)
     library = unpacked(wheel, folder) / "customops/_cpu.so"
     if not library.exists() or elf.read(library.read_bytes()).machine != "aarch64":
         raise Failure(f"{wheel} holds no customops/_cpu.so for aarch64: make wheel ARCH=aarch64")
     return library
+
+
+def random_calls(env: dict[str, str], seconds: int, seed: int) -> None:
+    script = [prepared() / "python", ROOT / "tests/fuzz/differential.py", f"--seconds={seconds}", f"--seed={seed}"]
+    children.run(script, env=env, cwd=prepared())
+
+
+def test_wheel(project: Project, pair: Pair, out: Path) -> None:
+    """The test stage of `make wheel ARCH=aarch64`: the project's own tests, and of this one, whose tests take hours, random calls."""
+    (wheel,) = out.glob("*.whl")
+    if project.folder == ROOT:
+        return random_calls(variables(library_of(wheel).parents[1]), SECONDS_OF_A_WHEEL, 0)
+    torch = next(entry.version for entry in read_requirements(PACKAGES) if entry.package == "torch")
+    env = variables(
+        wheel.parent,
+        CUSTOMOPS_TARGET="aarch64",
+        BUILD_PAIR=f"{pair.python} {torch}",
+        BUILD_INTERPRETER=str(prepared() / "python"),
+        BUILD_ENVIRONMENT=str(prepared() / "site"),
+    )
+    del env["PYTHONPATH"]
+    script = [virtual_environment("tools") / "python", IMAGE_SCRIPTS / "test_project.py", out, project.folder]
+    with tempfile.TemporaryDirectory() as folder:
+        error = Path(folder, "error")
+        if children.run(script, env=env | {"BUILD_ERROR": str(error)}, check=False).returncode:
+            raise Failure(
+                error.read_text().strip() if error.exists() else f"the tests of {wheel.name} failed, see above"
+            )
 
 
 def main() -> None:
@@ -141,16 +174,16 @@ def main() -> None:
     began = time.monotonic()
     library = library_of(args.wheel) if args.wheel else cross_compiled(torch, args.quick)
     print(f"==> {library} after {time.monotonic() - began:.0f} s", flush=True)
-    env = variables(torch, CUSTOMOPS_LIBRARY=str(library))
-    python = prepared() / "python"
-    children.run(
-        [python, ROOT / "tests/fuzz/differential.py", f"--seconds={args.seconds}", f"--seed={args.seed}"], env=env
-    )
+    if args.wheel:
+        env = variables(library.parents[1])  # the wheel's own Python files, too
+    else:
+        env = variables(ROOT, CUSTOMOPS_COMPILER="cmake", CUSTOMOPS_LIBRARY=str(library))
+    random_calls(env, args.seconds, args.seed)
     if not args.quick:
         print("==> the op tests", flush=True)
         suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name not in WITHOUT_KERNELS]
-        pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled")
-        children.run([*pytest, f"--one-in={args.one_in}", *suite], env=env)
+        pytest = (prepared() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled")
+        children.run([*pytest, f"--one-in={args.one_in}", *suite], env=env, cwd=prepared())
 
 
 if __name__ == "__main__":

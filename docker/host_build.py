@@ -1,11 +1,13 @@
 """Builds and tests with ENGINE=host: the locked tools in virtual environments under .cache/, this machine's compiler."""
 
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 import children
+import emulated
 import fetch
 import images
 import interpreters
@@ -17,11 +19,29 @@ from project_run import memory_file, pair_variables
 NEWEST_GCC_FOR_CUDA = 13
 
 
-def check_host() -> None:
+def check_host(machine: str = images.OWN) -> None:
     interpreters.locked()
-    compiler = os.environ.get("CXX", "c++")
+    across = machine != platform.machine()
+    compiler = os.environ.get("CXX", f"{machine}-linux-gnu-g++" if across else "c++")
     if shutil.which(compiler) is None:
-        raise Failure(f"ENGINE=host needs a C++17 compiler and {compiler} is not on the PATH: install g++, or set CXX")
+        package = f"g++-{machine}-linux-gnu" if across else "g++"
+        raise Failure(
+            f"ENGINE=host needs a C++17 compiler and {compiler} is not on the PATH: install {package}, or set CXX"
+        )
+    if across:
+        for command in (compiler, os.environ.get("CC", f"{machine}-linux-gnu-gcc")):
+            made_for = subprocess.check_output([command, "-dumpmachine"], text=True).strip()
+            if not made_for.startswith(f"{machine}-"):
+                raise Failure(
+                    f"ARCH={machine}: {command} compiles for {made_for}: unset CC and CXX, or set them to others"
+                )
+
+
+def host_machine(machine: str) -> dict[str, str]:
+    """Environment variables of a host build for another machine; unpacks torch for it."""
+    if machine == platform.machine():
+        return {}
+    return {"CUSTOMOPS_TARGET": machine, "CUSTOMOPS_TARGET_SITE": str(emulated.prepared() / "site")}
 
 
 def host_variant(variant: str) -> dict[str, str]:
@@ -60,12 +80,14 @@ def host_variables(pair: Pair) -> dict[str, str]:
     }
 
 
-def build(project: Project, pair: Pair, out: Path, variant: str, archs: dict[str, str]) -> None:
+def build(
+    project: Project, pair: Pair, out: Path, variant: str, archs: dict[str, str], machine: str = images.OWN
+) -> None:
     tools = virtual_environment("tools")
     folder = project_run.make_environment(project, "build", pair, "host", "")
     temporary = str(fresh_folder("tmp"))  # what a killed build leaves there, the next one removes
     env = environment(tools, MANYLINUX="auto", TMPDIR=temporary, BUILD_MEMORY=str(memory_file(project)), **host_variant(variant),
-                      **archs, **pair_variables(pair, folder), **host_variables(pair))  # fmt: skip
+                      **archs, **pair_variables(pair, folder), **host_variables(pair), **host_machine(machine))  # fmt: skip
     with project_run.own_error() as error:
         command = ["bash", IMAGE_SCRIPTS / "build-wheel.sh", project.folder, out]
         children.run(command, env=env | {"BUILD_ERROR": str(error)})

@@ -1,4 +1,7 @@
-"""Builds the build and test image of a variant if they are missing: `make image`. The builds use no network."""
+"""Builds the build and test image of a variant if they are missing: `make image`. The builds use no network.
+
+For another machine (ARCH=aarch64) the build image gets a cross compiler: docker/Dockerfile.aarch64.
+"""
 
 import argparse
 import hashlib
@@ -16,6 +19,8 @@ from common import CACHE, ROOT, Failure, main_guard, sha256_of
 
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
+OWN, ACROSS = "x86_64", "aarch64"
+MACHINES = (OWN, ACROSS)
 CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt that docker/image/install-cuda.sh reads
 # manylinux_2_28_x86_64:2026.10.26-1, PyPA's own image; the digest is the pin.
 MANYLINUX = "quay.io/pypa/manylinux_2_28_x86_64@sha256:e0adf18521ad35192df733a6c62d35df7801957d24e0470238aacecfab2188a3"
@@ -23,8 +28,14 @@ TARGETS = ("build", "test")
 GIGABYTES_NEEDED = 6
 
 
-def check_choices(variant: str, base: str) -> None:
-    """Refuses a wrong VARIANT or BASE before anything is downloaded."""
+def check_choices(variant: str, base: str, machine: str = OWN) -> None:
+    """Refuses a wrong VARIANT, BASE or ARCH before anything is downloaded."""
+    if machine not in MACHINES:
+        raise Failure(f"ARCH must be one of {', '.join(MACHINES)}, got {machine!r}")
+    if machine == ACROSS and (variant, base) != ("cpu", "debian"):
+        raise Failure(
+            f"ARCH={ACROSS} needs VARIANT=cpu and BASE=debian, got VARIANT={variant} BASE={base}: docs/aarch64.md"
+        )
     if variant not in VARIANTS:
         raise Failure(f"VARIANT must be one of {', '.join(VARIANTS)}, got {variant!r}")
     if base not in BASES:
@@ -39,8 +50,12 @@ def dockerfile(variant: str, tree: Path = ROOT) -> Path:
     return tree / f"Dockerfile.{variant}"
 
 
-def image_name(target: str, variant: str) -> str:
-    return f"customops-{target}:{variant}"
+def cross_dockerfile(tree: Path = ROOT) -> Path:
+    return tree / f"docker/Dockerfile.{ACROSS}"
+
+
+def image_name(target: str, variant: str, machine: str = OWN) -> str:
+    return f"customops-{target}:{variant}" + (f"-{machine}" if machine != OWN else "")
 
 
 def inspect(engine: str, image: str, template: str) -> str | None:
@@ -59,7 +74,10 @@ def inputs_digest(base: str, *files: Path) -> str:
 
 def debian_base(engine: str, target: str, tree: Path = ROOT) -> str:
     """Name of the image of docker/locks/debian-<target>.lock; assembles and imports it if it is missing."""
-    lock = tree / f"docker/locks/debian-{target}.lock"
+    return assembled(engine, tree / f"docker/locks/debian-{target}.lock", target)
+
+
+def assembled(engine: str, lock: Path, target: str) -> str:
     image = f"customops-base:{target}-{inputs_digest('debian', lock, Path(rootfs.__file__))[:12]}"
     if inspect(engine, image, "{{.Id}}") is None:
         tar = CACHE / f"rootfs-{target}.tar"
@@ -95,7 +113,16 @@ def check_disk(engine: str) -> None:
         raise Failure(f"the images need about {GIGABYTES_NEEDED} GB, {path} has {free:.1f} GB left: free some space")
 
 
-def fetch_inputs(variant: str, tree: Path = ROOT) -> None:
+def cross_locks(tree: Path = ROOT) -> tuple[Path, Path]:
+    """What the image for ARM has besides: packages of Debian, and torch among what the emulated tests import."""
+    return tree / f"docker/locks/{ACROSS}/debian-cross.lock", tree / f"docker/locks/{ACROSS}/requirements-test.txt"
+
+
+def fetch_inputs(variant: str, tree: Path = ROOT, machine: str = OWN) -> None:
+    if machine == ACROSS:
+        packages, wheels = cross_locks(tree)
+        fetch.fetch_debian(packages, CACHE / "debian")
+        fetch.fetch_wheels(wheels, CACHE / f"wheels-{machine}", machine=machine)
     cuda, locks = variant == "cuda", tree / "docker/locks"
     fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()), locks=locks)
     fetch.fetch_set(*requirement_sets(variant, tree), locks=locks)
@@ -107,11 +134,15 @@ def requirement_sets(variant: str, tree: Path) -> list[str]:
     return [name for name in sets if (tree / f"docker/locks/requirements-{name}.txt").is_file()]
 
 
-def digest_names(variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
-    """Names of the build and test image of a tree, by default this one.
+def digest_names(variant: str, base: str, tree: Path = ROOT, machine: str = OWN) -> dict[str, str]:
+    """Names of the build and test image of a tree, by default this one; the tests of another machine need no image.
 
     A name ends in a digest of the image's inputs, so that two checkouts with one engine never use each other's images.
     """
+    if machine != OWN:
+        below = digest_names(variant, base, tree)["build"]
+        digest = inputs_digest(below, cross_dockerfile(tree), *cross_locks(tree), Path(rootfs.__file__))
+        return {"build": f"{image_name('build', variant, machine)}-{digest[:12]}"}
     # What the Dockerfiles copy, and what makes the base images.
     scripts, locks = tree / "docker/image", tree / "docker/locks"
     copied = [
@@ -128,20 +159,24 @@ def digest_names(variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
     return {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
 
 
-def ensure(engine: str, variant: str, base: str, tree: Path = ROOT) -> dict[str, str]:
+def ensure(engine: str, variant: str, base: str, tree: Path = ROOT, machine: str = OWN) -> dict[str, str]:
     """Builds the missing images of `digest_names`, from inputs that must have been fetched; returns the names.
 
     Also tags this tree's images customops-build:<variant> and customops-test:<variant>, for use by hand.
     """
-    names = digest_names(variant, base, tree)
-    missing = [target for target in TARGETS if inspect(engine, names[target], "{{.Id}}") is None]
+    names = digest_names(variant, base, tree, machine)
+    missing = [target for target in names if inspect(engine, names[target], "{{.Id}}") is None]
     if missing:
         check_disk(engine)
-        below = (bases if variant == "cpu" else below_cuda)(engine, base, tree)
-        build(engine, dockerfile(variant, tree), below, {target: names[target] for target in missing}, tree)
+        file = dockerfile(variant, tree) if machine == OWN else cross_dockerfile(tree)
+        if machine != OWN:
+            below = below_cross(engine, variant, base, tree)
+        else:
+            below = (bases if variant == "cpu" else below_cuda)(engine, base, tree)
+        build(engine, file, below, {target: names[target] for target in missing}, tree)
     for target, name in names.items():
         if tree == ROOT:
-            subprocess.run([engine, "tag", name, image_name(target, variant)], check=True)
+            subprocess.run([engine, "tag", name, image_name(target, variant, machine)], check=True)
         print(f"{name}: {'built' if target in missing else 'up to date'}", flush=True)
     return names
 
@@ -159,6 +194,14 @@ def below_cuda(engine: str, base: str, tree: Path) -> dict[str, str]:
     return {f"{target.upper()}_IMAGE": name for target, name in ensure(engine, "cpu", base, tree).items()}
 
 
+def below_cross(engine: str, variant: str, base: str, tree: Path) -> dict[str, str]:
+    """Build arguments of Dockerfile.aarch64: the build image that it starts from, and the cross compiler."""
+    return {
+        "BUILD_IMAGE": ensure(engine, variant, base, tree)["build"],
+        "CROSS_BASE": assembled(engine, cross_locks(tree)[0], ACROSS),
+    }
+
+
 def build(engine: str, file: Path, arguments: dict[str, str], names: dict[str, str], tree: Path) -> None:
     for target, name in names.items():
         print(f"building {name}", flush=True)
@@ -173,20 +216,22 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--base", default="debian")
+    parser.add_argument("--arch", default=OWN)
     parser.add_argument("--shell", action="store_true", help="then open a shell in the build image")
     parser.add_argument("--project", type=Path, default=ROOT, help="what the shell sees under /project")
     args = parser.parse_args()
-    check_choices(args.variant, args.base)
+    machine = args.arch or OWN
+    check_choices(args.variant, args.base, machine)
     engine, _ = engines.choose(args.engine)
     if engine == "host":
         raise Failure("images need docker or podman: ENGINE=host has none")
     if args.shell and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure(
             f'make shell needs a terminal; for one command: {engine} run --rm -v "$PWD":/project '
-            f"{image_name('build', args.variant)} COMMAND"
+            f"{image_name('build', args.variant, machine)} COMMAND"
         )
-    fetch_inputs(args.variant)
-    ensure(engine, args.variant, args.base)
+    fetch_inputs(args.variant, machine=machine)
+    ensure(engine, args.variant, args.base, machine=machine)
     if args.shell:
         folder, dist = args.project.resolve(), args.project.resolve() / "dist"
         wheels = (CACHE / "project-wheels").resolve()
@@ -201,7 +246,7 @@ def main() -> None:
         print("/project is read-only; /opt/customops/build-wheel.sh /project /out builds into dist/", flush=True)
         options = ("-it", *mounts, *children.AS_OWNER, "--cap-add=CHOWN")  # CHOWN: you own the wheel
         children.run_container(
-            engine, image_name("build", args.variant), "bash", options=options, interactive=True, check=False
+            engine, image_name("build", args.variant, machine), "bash", options=options, interactive=True, check=False
         )
 
 

@@ -19,11 +19,18 @@ import tempfile
 from pathlib import Path
 
 import interpreters
-from common import LOCKS, Failure, debian_mirrors, main_guard, pip_target, sha256_of
+from common import LOCKS, Failure, debian_mirrors, main_guard, pip_target, read_debian_lock, sha256_of
 
 SUITE, ARCHITECTURE = "bullseye", "amd64"
 # Lists of packages of another suite or architecture.
-OTHERS = {"aarch64/debian-qemu": ("bookworm", "amd64"), "aarch64/debian-test": ("bookworm", "arm64")}
+OTHERS = {
+    "aarch64/debian-cross": (SUITE, ARCHITECTURE),
+    "aarch64/debian-qemu": ("bookworm", "amd64"),
+    "aarch64/debian-test": ("bookworm", "arm64"),
+}
+BELOW = {
+    "aarch64/debian-cross": "debian-build.lock"
+}  # what is added to packages that are there needs no second copy of them
 # CPython's release tarballs, as Debian publishes them: one mirror serves everything. The second lock is for `make wheel PYTHONS=...`.
 PYTHON_SOURCES = (
     ("debian-source.lock", "bookworm", "python3.11", "3.11.2"),
@@ -144,13 +151,15 @@ def isolated_apt(mirror: str, suite: str = SUITE, architecture: str = ARCHITECTU
         yield apt
 
 
-def lock_debian(apt, packages: Path, suite: str = SUITE) -> None:
-    """Locks a list of packages and the dependencies that apt chooses."""
+def lock_debian(apt, packages: Path, suite: str = SUITE, below: Path | None = None) -> None:
+    """Locks a list of packages and the dependencies that apt chooses, without those that the lock `below` has."""
     plan = apt("apt-get", "install", "--simulate", "--quiet", *names(packages))
     chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
     pinned = [f"{name}={version.lstrip('(')}" for name, version in chosen]
     found = {s["Package"]: s for s in stanzas(apt("apt-cache", "show", "--no-all-versions", *pinned))}
-    write_debian_lock(packages.with_suffix(".lock"), apt.release(suite), [found[name] for name in sorted(found)])
+    held = {(e.package, e.version) for e in read_debian_lock(below)} if below else set()
+    entries = [found[name] for name in sorted(found) if (name, found[name]["Version"]) not in held]
+    write_debian_lock(packages.with_suffix(".lock"), apt.release(suite), entries)
 
 
 def lock_python_source(apt, lock: str, suite: str, package: str, version: str) -> None:
@@ -208,7 +217,7 @@ def main() -> None:
         lock_cuda(apt)
     for name, (suite, architecture) in OTHERS.items():
         with isolated_apt(debian_mirrors()[0], suite, architecture) as apt:
-            lock_debian(apt, LOCKS / f"{name}.txt", suite)
+            lock_debian(apt, LOCKS / f"{name}.txt", suite, LOCKS / BELOW[name] if name in BELOW else None)
     for requirements in sorted(LOCKS.glob("requirements-*.in")):
         lock_python(requirements)
     # torch for ARM names CUDA's packages, which nothing here opens: the lists are complete without what they depend on.

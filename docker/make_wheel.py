@@ -15,6 +15,7 @@ import shutil
 from pathlib import Path
 
 import children
+import emulated
 import engine as engines
 import fetch
 import host_build
@@ -162,8 +163,14 @@ def test_in_container(project: Project, pair: Pair, engine: str, image: str, pyt
         children.run_container(engine, image, options=(*mounts, *python, *settings, *answer, *children.AS_OWNER))
 
 
+def machine_of(name: str) -> str:
+    """The machine that a wheel is for, by its file's name; also of the files beside it."""
+    found = re.search(rf"_({'|'.join(images.MACHINES)})\.whl", name)
+    return found[1] if found else images.OWN
+
+
 def publish(project: Project, out: Path) -> list[Path]:
-    """Copies the wheels and their provenance to dist/, then removes earlier ones of the same distribution."""
+    """Copies the wheels and their provenance to dist/, then removes earlier ones of the same distribution and machine."""
     wheels = sorted(out.glob("*.whl"))
     if not wheels:
         raise Failure(f"the build left no wheel in {out}")
@@ -172,12 +179,12 @@ def publish(project: Project, out: Path) -> list[Path]:
     with contextlib.ExitStack() as all_of_them:  # appear together, after the last byte of all
         for file in files:
             shutil.copyfile(file, all_of_them.enter_context(replacing(project.dist / file.name)))
-    name = wheels[0].name.split("-")[0]
+    name, machine = wheels[0].name.split("-")[0], machine_of(wheels[0].name)
     for old in [
         *project.dist.glob(f"{name}-*.whl*"),
         *project.dist.glob(f".{name}-*.partial"),
     ]:  # the latter of killed runs
-        if old.name not in {file.name for file in files}:
+        if old.name not in {file.name for file in files} and machine_of(old.name) == machine:
             old.unlink()
     return [project.dist / wheel.name for wheel in wheels]
 
@@ -191,17 +198,19 @@ def serves(wheel: Path, pair: Pair, built: Pair) -> bool:
 
 
 def make_wheel(
-    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
+    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str], machine: str
 ) -> None:
     out = fresh_folder("out")
     name = project.folder.name
     building = "build with this machine's compiler" if engine == "host" else "cibuildwheel: build"
-    building += f", repair, check {name} VARIANT={variant}"
-    testing = (
-        f"test {name} in a clean environment"
-        if engine == "host"
-        else f"test {name} in a clean container VARIANT={variant}"
-    )
+    across = machine != images.OWN
+    building += f", repair, check {name} VARIANT={variant}{f' ARCH={machine}' * across}"
+    if across:
+        testing = f"test {name} under qemu"
+    elif engine == "host":
+        testing = f"test {name} in a clean environment"
+    else:
+        testing = f"test {name} in a clean container VARIANT={variant}"
     per_pair = [
         f"{what}{f' (CPython {p.python}, torch {p.torch})' * (len(pairs) > 1)}"
         for p in pairs
@@ -209,10 +218,11 @@ def make_wheel(
     ]
     names = {}
     if engine == "host":
-        host_build.check_host()
+        host_build.check_host(machine)
         steps = Steps("fetch the locked tools", *per_pair)
     else:
-        steps = Steps("fetch every input", f"images, VARIANT={variant} BASE={base}", *per_pair)
+        which = f"images, VARIANT={variant} BASE={base}{f' ARCH={machine}' * across}"
+        steps = Steps("fetch every input", which, *per_pair)
     steps.next()
     for pair in pairs:
         for kind in ("build", "test"):
@@ -221,9 +231,9 @@ def make_wheel(
     for pair in pairs:
         project_run.fetch_locks(project, pair, "build", "test")
     if engine != "host":
-        images.fetch_inputs(variant)
+        images.fetch_inputs(variant, machine=machine)
         steps.next()
-        names = images.ensure(engine, variant, base)
+        names = images.ensure(engine, variant, base, machine=machine)
         python = {pair: pythons.mounts(engine, names["build"], pair) for pair in pairs}
     made: list[tuple[Path, Pair]] = []
     for pair in pairs:
@@ -233,13 +243,15 @@ def make_wheel(
         else:
             own = fresh_folder("out-of-pair")
             if engine == "host":
-                host_build.build(project, pair, own, variant, archs)
+                host_build.build(project, pair, own, variant, archs, machine)
             else:
                 build_in_container(project, pair, engine, names["build"], python[pair], own, archs)
             (built,) = own.glob("*.whl")
             made.append((built.rename(out / built.name), pair))
         steps.next()
-        if engine == "host":
+        if across:
+            emulated.test_wheel(project, pair, out)
+        elif engine == "host":
             host_build.test(project, pair, out, test_options())
         else:
             test_in_container(project, pair, engine, names["test"], python[pair], out)
@@ -252,9 +264,9 @@ def test_wheel(
     project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
 ) -> None:
     """Runs the test stage on the wheel in dist/."""
-    wheels = list(project.dist.glob("*.whl"))
+    wheels = [wheel for wheel in project.dist.glob("*.whl") if machine_of(wheel.name) == images.OWN]
     if not wheels:
-        return make_wheel(project, pairs, engine, variant, base, archs)
+        return make_wheel(project, pairs, engine, variant, base, archs, images.OWN)
     if engine == "host":
         host_build.check_host()
     for wheel in wheels if engine != "host" else ():
@@ -290,6 +302,7 @@ def main() -> None:
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
+    parser.add_argument("--arch", default=images.OWN, help="the machine of the wheel")
     parser.add_argument("--cuda-archs", default="")
     parser.add_argument("--project", type=Path, default=ROOT)
     parser.add_argument("--pythons", default="")
@@ -297,14 +310,17 @@ def main() -> None:
     args = parser.parse_args()
     if args.action == "test-pipeline":
         return test_pipeline()
-    images.check_choices(args.variant, args.base)
+    machine = args.arch or images.OWN
+    images.check_choices(args.variant, args.base, machine)
     archs = cuda_architectures(args.variant, args.cuda_archs)
     project = project_run.load(args.project)
     pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    step = {"wheel": make_wheel, "test": test_wheel}[args.action]
-    step(project, pairs, engine, args.variant, args.base, archs)
+    if args.action == "test":
+        test_wheel(project, pairs, engine, args.variant, args.base, archs)
+    else:
+        make_wheel(project, pairs, engine, args.variant, args.base, archs, machine)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from common import (
     virtual_environment,
 )
 from differences import list_differences
-from host_build import check_host, host_variables, host_variant
+from host_build import check_host, host_machine, host_variables, host_variant
 from image.project import Pair, Project
 from make_wheel import cuda_architectures, run_cibuildwheel
 from project_run import pair_variables
@@ -139,11 +139,13 @@ def compare(engine: str, image: str, first: Path, second: Path) -> str:
     return sums[0]
 
 
-def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], project: Project, pair: Pair) -> None:
+def reproduce(
+    engine: str, variant: str, base: str, archs: dict[str, str], project: Project, pair: Pair, machine: str = images.OWN
+) -> None:
     work = fresh_folder("reproduce")
     staged = stage(project.folder, work / "staged")
     if engine == "host":
-        check_host()
+        check_host(machine)
     project_run.fetch_locks(project, pair, "build")
     fetch.fetch_set("tools")
     facts = staged.facts | archs
@@ -157,12 +159,12 @@ def reproduce(engine: str, variant: str, base: str, archs: dict[str, str], proje
     image = ""
     if engine == "host":
         folder = project_run.make_environment(project, "build", pair, engine, "")
-        facts |= host_variant(variant) | host_variables(pair) | pair_variables(pair, folder)
+        facts |= host_variant(variant) | host_variables(pair) | pair_variables(pair, folder) | host_machine(machine)
         build_on_host(sources[0], first, facts, FIRST)
         build_on_host(sources[1], second, facts, SECOND | host_faketime())
     else:
-        images.fetch_inputs(variant)
-        image = images.ensure(engine, variant, base)["build"]
+        images.fetch_inputs(variant, machine=machine)
+        image = images.ensure(engine, variant, base, machine=machine)["build"]
         python = pythons.mounts(engine, image, pair)
         folder = project_run.make_environment(project, "build", pair, engine, image, python)
         facts |= pair_variables(pair, "/environment")
@@ -187,18 +189,20 @@ def main() -> None:
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
+    parser.add_argument("--arch", default=images.OWN)
     parser.add_argument("--cuda-archs", default="")
     parser.add_argument("--project", type=Path, default=ROOT, help="the project to build twice")
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
     args = parser.parse_args()
-    images.check_choices(args.variant, args.base)
+    machine = args.arch or images.OWN
+    images.check_choices(args.variant, args.base, machine)
     archs = cuda_architectures(args.variant, args.cuda_archs)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
     project = project_run.load(args.project)
     for pair in project_run.pairs(project, args.pythons, args.torches):
-        reproduce(engine, args.variant, args.base, archs, project, pair)
+        reproduce(engine, args.variant, args.base, archs, project, pair, machine)
 
 
 if __name__ == "__main__":

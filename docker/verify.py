@@ -18,6 +18,7 @@ import images
 import project_run
 import pythons
 from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
+from image import provenance
 from image.project import Pair
 from make_wheel import cuda_architectures
 from project_run import pair_variables
@@ -69,23 +70,25 @@ def foreign_environment(record: dict, engine: str, image: str, tree: Path) -> tu
 def rebuild(record: dict, engine: str, repository: Path = ROOT) -> tuple[str, Path]:
     """Builds the commit of a record; returns the build image and the new wheel."""
     variant, base = variant_of(record), "manylinux" if "@sha256:" in record["base"] else "debian"
-    images.check_choices(variant, base)
+    machine = provenance.machine_of(record)
+    images.check_choices(variant, base, machine)
     facts = facts_of(record)
     work = fresh_folder("verify")
     tree = check_out(facts["SOURCE_COMMIT"], work / "source", repository)
     out = work / "out"
     out.mkdir()
     if is_factory(tree):
-        images.fetch_inputs(variant, tree)
-        for name in ("debian", "wheels"):  # the Dockerfiles copy from there
+        images.fetch_inputs(variant, tree, machine)
+        across = (f"wheels-{machine}",) if machine != images.OWN else ()
+        for name in ("debian", "wheels", *across):  # the Dockerfiles copy from there
             shutil.copytree(CACHE / name, tree / ".cache" / name, copy_function=os.link)
-        image = images.ensure(engine, variant, base, tree)["build"]
+        image = images.ensure(engine, variant, base, tree, machine)["build"]
         shutil.rmtree(tree / ".cache")
         build_with_run(engine, image, tree, out, facts)
     else:
         subprocess.run(["bash", IMAGE_SCRIPTS / "stage-git.sh", repository, tree, facts["SOURCE_COMMIT"]], check=True)
-        images.fetch_inputs(variant)
-        image = images.ensure(engine, variant, base)["build"]
+        images.fetch_inputs(variant, machine=machine)
+        image = images.ensure(engine, variant, base, machine=machine)["build"]
         variables, options = foreign_environment(record, engine, image, tree)
         build_with_run(engine, image, tree, out, facts | variables, options=options)
     wheels = list(out.glob("*.whl"))

@@ -9,6 +9,7 @@ written to. Variables, all of them optional:
     BUILD_MEMORY        a file with the peak memory of each source, read and written
     BUILD_ERROR         a file for the one line that says why the build failed: whoever named it prints it
     CUSTOMOPS_VARIANT, CUDA_ARCHS, MAX_JOBS, TORCH_CUDA_ARCH_LIST
+    CUSTOMOPS_TARGET, CUSTOMOPS_TARGET_SITE     another machine to compile for, and torch's package for it: target.py
 """
 
 import os
@@ -22,6 +23,7 @@ import architectures
 import failures
 import memory
 import settings
+import target
 from cibuildwheel.util.helpers import prepare_command
 from project import BadProject, Pair, Project
 
@@ -84,19 +86,24 @@ def linker(python: Path) -> dict[str, str]:
 def build_variables(project: Project, source: Path, environment: Path, python: Path, log: Path) -> dict[str, str]:
     base = {k: v for k, v in os.environ.items() if not k.startswith(("BUILD_", "PYTHON", "PIP_"))}
     maps = f"-ffile-prefix-map={source}=. -ffile-prefix-map={environment.resolve()}=environment"
-    cuda = cuda_variables(project, base)
+    cuda, cross = cuda_variables(project, base), target.variables(python)
     path = [environment / "bin", python.parent, *([Path(cuda["CUDA_HOME"], "bin")] if "CUDA_HOME" in cuda else [])]
     # First ours, which corrects what libfaketime makes of a sleep.
     preload = [word for word in (str(NETWORK) if NETWORK.exists() else "", base.get("LD_PRELOAD")) if word]
-    return base | linker(python) | cuda | {
+
+    def flags(name: str, *own: str) -> str:
+        return " ".join(word for word in (cross.get(name, ""), base.get(name, ""), *own) if word)
+
+    return base | linker(python) | cuda | cross | {
         "PATH": os.pathsep.join([*map(str, path), base["PATH"]]),
         "PYTHONPATH": str(environment),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",
         "PIP_NO_INDEX": "1",
-        "CFLAGS": f"{base.get('CFLAGS', '')} {maps}".strip(),
-        "CXXFLAGS": f"{base.get('CXXFLAGS', '')} {maps}".strip(),
+        "CFLAGS": flags("CFLAGS", maps),
+        "CXXFLAGS": flags("CXXFLAGS", maps),
+        **({"LDFLAGS": flags("LDFLAGS")} if cross else {}),
         "NVCC_APPEND_FLAGS": f"{base.get('NVCC_APPEND_FLAGS', '')} -objtemp".strip(),
         "LD_PRELOAD": " ".join(preload),
         "NETWORK_LOG": str(log),

@@ -5,7 +5,7 @@ set -euo pipefail
 
 while (($#)); do
   case $1 in
-    gcc) found=$(gcc -dumpfullversion) ;;
+    gcc | aarch64-linux-gnu-g++) found=$("$1" -dumpfullversion) ;;
     python) found=$(python -c 'import platform; print(platform.python_version())') ;;
     torch) found=$(python -c 'from importlib.metadata import version; print(version("torch"))') ;;
     nvcc12 | nvcc13) found=$("/opt/cuda${1#nvcc}/bin/nvcc" --version | sed -n 's/.*, V\([0-9.]*\)$/\1/p') ;;

@@ -25,10 +25,11 @@ from wheelfile import Wheel
 # library, which every torch has. A user's machine may lack anything else.
 ALLOWED_LIBRARIES = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2",
-    "libgcc_s.so.1", "libtorch_cpu.so",
+    "ld-linux-aarch64.so.1",    "libgcc_s.so.1", "libtorch_cpu.so",
 }  # fmt: skip
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
+MACHINE = "(?:x86_64|aarch64)"
 MAX_MEGABYTES = 40
 PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 # The sources, for builds on the user's machine.
@@ -51,10 +52,20 @@ def check_tag(wheel: Wheel) -> Iterator[str]:
     names, inside = wheel.file_tags, wheel.tags()
     # auditwheel adds the old name of a level that has one, such as manylinux2014 for manylinux_2_17.
     modern = [name for name in names if not re.search("-manylinux(1|2010|2014)_", name)]
-    if len(modern) != 1 or not re.fullmatch(r"py3-none-manylinux_2_\d+_x86_64", modern[0]):
-        yield f"tag: expected py3-none-manylinux_2_N_x86_64, the file name says {', '.join(names)}"
+    if len(modern) != 1 or not re.fullmatch(rf"py3-none-manylinux_2_\d+_{MACHINE}", modern[0]):
+        yield f"tag: expected py3-none-manylinux_2_N_x86_64 or _aarch64, the file name says {', '.join(names)}"
     if inside != names:
         yield f"tag: the file name says {', '.join(names)}, {wheel.info}/WHEEL says {', '.join(inside)}"
+
+
+def machines(wheel: Wheel) -> set[str]:
+    """Which machines the tags name."""
+    return {match[0] for tag in wheel.file_tags if (match := re.search(rf"{MACHINE}$", tag))}
+
+
+def check_machine(name: str, library: elf.Library, wheel: Wheel) -> Iterator[str]:
+    if machines(wheel) != {library.machine}:
+        yield f"library: {name} is for {library.machine}, the wheel's tag says {' and '.join(sorted(machines(wheel))) or 'nothing'}"
 
 
 def glibc_limit(wheel: Wheel) -> tuple[int, ...]:
@@ -89,8 +100,7 @@ def check_library(name: str, wheel: Wheel, libraries: dict[str, elf.Library], fa
     body, newest, limit = wheel.read(name), (0,), glibc_limit(wheel)
     library = libraries[name] = elf.read(body)
     yield from loadable.check_library(name, library)
-    if library.machine != "x86_64":
-        yield f"library: {name} is not a shared library for x86-64"
+    yield from check_machine(name, library, wheel)
     for needed in library.needed:
         if needed not in ALLOWED_LIBRARIES:
             yield f"library: {name} needs {needed}, which is not on the allowed list"

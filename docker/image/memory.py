@@ -13,7 +13,9 @@ FIRST_GUESS = (
     2.5e9  # bytes of a compiler of a source that was never measured: torch's headers take 1 to 2, nvcc up to 5
 )
 KEPT_FREE = 0.1
-COMPILERS = {"nvcc", "gcc", "g++", "cc", "c++", "clang", "clang++", "x86_64-linux-gnu-gcc", "x86_64-linux-gnu-g++"}
+COMPILERS = {"nvcc", "gcc", "g++", "cc", "c++", "clang", "clang++"} | {
+    f"{machine}-linux-gnu-{name}" for machine in ("x86_64", "aarch64") for name in ("gcc", "g++")
+}
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu")
 SECONDS_BETWEEN_SAMPLES = 0.2
 

@@ -19,12 +19,21 @@ from strict import Refused, one_line
 from wheelfile import Wheel
 
 DEBIAN_LOCKS = ("debian-build.lock", "debian-source.lock")
+CROSS_LOCKS = ("aarch64/debian-cross.lock",)
+TORCH_LOCK = "aarch64/requirements-test.txt"  # its torch: headers and libraries for ARM
 CUDA_LOCKS = ("debian-cuda.lock", "requirements-cuda12.txt", "requirements-cuda13.txt", "requirements-cudart12.txt")
 
 COMMIT, NVCC = re.compile("[0-9a-f]{6,64}"), re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,5})?")
 ARCHITECTURE = re.compile(r"[0-9]{2,3}(\+PTX)?")
 LINE = re.compile("[ -~]{1,300}")
-TEXTS = {"variant": re.compile("cpu|cuda"), "base": LINE, "torch": LINE, "compiler": LINE, "python": LINE}
+TEXTS = {
+    "variant": re.compile("cpu|cuda"),
+    "machine": re.compile("aarch64"),
+    "base": LINE,
+    "torch": LINE,
+    "compiler": LINE,
+    "python": LINE,
+}
 
 
 class NoRecord(Exception):
@@ -41,6 +50,11 @@ def read_record(wheel: Path) -> dict:
         why = f" ({error})" if isinstance(error, Refused) else ""
         raise NoRecord(f"{wheel.name} carries no complete build record{why}: `make wheel` did not make it") from error
     return record
+
+
+def machine_of(record: dict) -> str:
+    """The machine that a wheel is for."""
+    return record.get("machine", "x86_64")
 
 
 def check_record(record: dict) -> None:
@@ -81,13 +95,17 @@ def requirement(line: str) -> Locked:
     return Locked(match["sha256"], match["path"], 0, package, version)
 
 
-def materials(locks: Path, base: str, cuda: bool, requirements: list[str] | None = None) -> list[dict]:
+def materials(
+    locks: Path, base: str, cuda: bool, requirements: list[str] | None = None, machine: str = "x86_64"
+) -> list[dict]:
     """The inputs of the pipeline: Python tools and, for containers, the base, by package or by digest; and what the project's
     own lock names, which is our own project's by default."""
     image, _, digest = base.rpartition("@sha256:")
     found = [{"name": image, "uri": f"docker://{image}", "digest": {"sha256": digest}}] if image else []
-    debian = () if image or base == "host" else DEBIAN_LOCKS
-    for lock in (*debian, "requirements-tools.txt", "requirements-build.txt", *(CUDA_LOCKS if cuda else ())):
+    across = machine != "x86_64"
+    debian = () if image or base == "host" else (*DEBIAN_LOCKS, *(CROSS_LOCKS if across else ()))
+    python = ("requirements-tools.txt", "requirements-build.txt", *((TORCH_LOCK,) if across else ()))
+    for lock in (*debian, *python, *(CUDA_LOCKS if cuda else ())):
         if lock.endswith(".lock"):
             for entry in read_debian(locks / lock):
                 uri = purl("deb/debian", entry.package, entry.version)
@@ -95,6 +113,8 @@ def materials(locks: Path, base: str, cuda: bool, requirements: list[str] | None
         else:
             own = requirements if lock == "requirements-build.txt" else None
             for entry in read_requirements(locks / lock) if own is None else map(requirement, own):
+                if lock == TORCH_LOCK and entry.package != "torch":
+                    continue
                 uri = purl("pypi", entry.package, entry.version)
                 found.append({"name": entry.path, "uri": uri, "digest": {"sha256": entry.sha256}})
     return found
@@ -115,10 +135,14 @@ def statement(wheel: Path, locks: Path) -> dict:
                 "buildType": "https://customops.invalid/make-wheel/v1",
                 "externalParameters": {"source": record["source"], "engine": "container" if container else "host"},
                 "internalParameters": {
-                    key: record[key] for key in ("base", "compiler", "cuda", "python", "torch") if key in record
+                    key: record[key]
+                    for key in ("base", "compiler", "cuda", "machine", "python", "torch")
+                    if key in record
                 },
                 "resolvedDependencies": source
-                + materials(locks, record["base"], bool(record.get("cuda")), record.get("requirements")),
+                + materials(
+                    locks, record["base"], bool(record.get("cuda")), record.get("requirements"), machine_of(record)
+                ),
             },
             "runDetails": {
                 "builder": {"id": f"https://customops.invalid/builder/{'container' if container else 'host'}"}

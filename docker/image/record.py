@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import elf
+import target
 from lockfile import read_debian, read_requirements
 from pinning import pin, torch_symbols
 from project import Project
@@ -35,13 +36,22 @@ from strict import Refused
 from wheelfile import Wheel, normalize
 
 LOCKS = Path(__file__).resolve().parents[1] / "locks"
-BASE_LOCK = LOCKS / "debian-build.lock"
+BASE_LOCK, CROSS_LOCK = LOCKS / "debian-build.lock", LOCKS / "aarch64/debian-cross.lock"
 DOC = Path("/usr/share/doc")
 
 
 def compiler(*arguments: str) -> str:
     """Output of the compiler that BuildExtension uses."""
-    return subprocess.check_output([*shlex.split(os.environ.get("CXX", "c++")), *arguments], text=True).strip()
+    return subprocess.check_output([*shlex.split(target.compiler()), *arguments], text=True).strip()
+
+
+def base_locks() -> list[Path]:
+    """The locks of the image's Debian packages."""
+    return [BASE_LOCK, CROSS_LOCK] if target.is_another() else [BASE_LOCK]
+
+
+def sha256_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def compiler_packages() -> list[dict]:
@@ -51,8 +61,11 @@ def compiler_packages() -> list[dict]:
     """
     major = compiler("-dumpversion").split(".")[0]
     names = [f"libstdc++-{major}-dev", f"libgcc-{major}-dev", "libc6-dev"]  # the last for crti.o and libc_nonshared.a
+    if target.is_another():
+        names = [f"{name}-{target.DEBIAN[target.machine()]}-cross" for name in names]
     if os.environ.get("CUSTOMOPS_BUILD_IMAGE") == "debian":
-        locked = {e.package: {"version": e.version, "sha256": e.sha256} for e in read_debian(BASE_LOCK)}
+        entries = [entry for lock in base_locks() for entry in read_debian(lock)]
+        locked = {e.package: {"version": e.version, "sha256": e.sha256} for e in entries}
         return [{"name": name, "distribution": "debian", **locked[name]} for name in names]
     packages = []
     for name in names if shutil.which("dpkg-query") else ():
@@ -93,8 +106,10 @@ def cuda_terms(package: dict) -> bytes | None:
 
 def torch_distribution() -> importlib.metadata.Distribution | None:
     """The torch that the wheel was built against, in the environment of its build."""
-    folder = os.environ.get("BUILD_ENVIRONMENT")
-    return next(iter(importlib.metadata.distributions(name="torch", **({"path": [folder]} if folder else {}))), None)
+    folder = target.site() or os.environ.get("BUILD_ENVIRONMENT")
+    return next(
+        iter(importlib.metadata.distributions(name="torch", **({"path": [str(folder)]} if folder else {}))), None
+    )
 
 
 def torch_version() -> str | None:
@@ -135,10 +150,12 @@ def package_component(package: dict) -> dict:
     if package.get("distribution") == "pypi":
         url = purl("pypi", package["name"], package["version"])
     elif "distribution" in package:
-        url = purl(f"deb/{package['distribution']}", package["name"], package["version"]) + "?arch=amd64"
+        url = purl(f"deb/{package['distribution']}", package["name"], package["version"])
+        # Debian's packages of a cross compiler are of no architecture.
+        url += "?arch=all" if package["name"].endswith("-cross") else f"?arch={target.DEBIAN[target.machine()]}"
     else:
         url = purl("generic", package["name"], package["version"])
-    if package["name"] == "libc6-dev":
+    if package["name"].startswith("libc6-dev"):
         terms = {"expression": "LGPL-2.1-or-later"}
     elif "cccl" in package["name"]:
         terms = {"expression": "Apache-2.0 WITH LLVM-exception AND BSD-3-Clause AND BSL-1.0"}
@@ -243,11 +260,12 @@ def complete(wheel: Path, policy: str = "strict") -> None:
         "dirty": os.environ.get("SOURCE_DIRTY") != "0",
         "date_epoch": epoch,
     }
+    if target.machine() != "x86_64":
+        record["machine"] = target.machine()
     record["base"] = os.environ.get("CUSTOMOPS_BUILD_IMAGE") or "host"
     if os.environ.get("CUSTOMOPS_BUILD_IMAGE") == "debian":
-        record["base"] = (
-            f"Debian 11 packages, debian-build.lock sha256 {hashlib.sha256(BASE_LOCK.read_bytes()).hexdigest()}"
-        )
+        hashes = (f"{lock.name} sha256 {sha256_of(lock)}" for lock in base_locks())
+        record["base"] = f"Debian 11 packages, {', '.join(hashes)}"
     record["linked_statically"] = packages
     contents[f"{info}/build.json"] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
     bom = sbom(name, version, packages, record.get("torch"))

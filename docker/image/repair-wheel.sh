@@ -10,7 +10,8 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 read -r policy platform megabytes <<<"$(python "$here/project.py" "$BUILD_SOURCE" --values policy manylinux max-megabytes)"
 platform=${MANYLINUX:-$platform}
-[[ $platform == auto || $platform == *_x86_64 ]] || platform+=_x86_64
+machine=${CUSTOMOPS_TARGET:-$(uname -m)}
+[[ $platform == auto || $platform == *_"$machine" ]] || platform+=_$machine
 options=(--plat "$platform" --only-plat --wheel-dir "$2")
 if [[ $policy == strict ]]; then options+=(--patcher none); fi
 for library in torch c10 shm cudart cublas cublasLt cusparse cusolver curand cufft cudnn nvrtc nvJitLink nccl cupti cuda; do
@@ -22,10 +23,18 @@ fail() {  # in the file of BUILD_ERROR, it is the last line that make prints
   exit 1
 }
 
+auditwheel() {  # its policies are those of the machine that it runs on
+  python -c 'import platform, sys
+machine = sys.argv.pop(1)
+platform.machine = lambda: machine
+from auditwheel.main import main
+sys.exit(main())' "$machine" "$@"
+}
+
 said=$(auditwheel repair "${options[@]}" "$1" 2>&1) ||
   # auditwheel cannot tell the tag of a library that needs no libc at all: it runs on the oldest.
   if [[ $platform == auto && $said == *"detect libc"* ]]; then
-    said=$(auditwheel repair "${options[@]}" --plat manylinux_2_5_x86_64 "$1" 2>&1)
+    said=$(auditwheel repair "${options[@]}" --plat "manylinux_2_$([[ $machine == x86_64 ]] && echo 5 || echo 17)_$machine" "$1" 2>&1)
   else
     false
   fi || {

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import target
 from cibuildwheel.environment import EnvironmentAssignmentRaw
 from cibuildwheel.errors import FatalError
 from cibuildwheel.options import BuildOptions, CommandLineArguments, compute_options
 from cibuildwheel.selector import BuildSelector
 from project import TABLE, BadProject, Project
-
-PLATFORM = "manylinux_x86_64"
 
 
 def why_not(folder: Path, identifier: str, selector: BuildSelector) -> str | None:
@@ -44,9 +43,9 @@ def read(
     outer: the caller's variables, of which environment-pass takes some.
     """
     arguments = CommandLineArguments.defaults()
-    arguments.platform, arguments.package_dir, arguments.archs = "linux", folder, "x86_64"
+    arguments.platform, arguments.package_dir, arguments.archs = "linux", folder, target.machine()
     arguments.enable = ["cpython-prerelease"]
-    identifier = f"{tag}-{PLATFORM}"
+    identifier = f"{tag}-manylinux_{target.machine()}"
     try:
         options = compute_options("linux", arguments, outer)
         # Which pairs are built is said elsewhere; the groups of CPythons that `enable` names differ from release to release.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import elf
 import loadable
-from check_wheel import ALLOWED_LIBRARIES, collect, version
+from check_wheel import ALLOWED_LIBRARIES, MACHINE, check_machine, collect, version
 from pinning import TORCH_CXX
 from wheelfile import Wheel
 
@@ -29,15 +29,14 @@ def check_tag(wheel: Wheel) -> Iterator[str]:
     if inside != wheel.file_tags:
         yield f"tag: the file name says {', '.join(wheel.file_tags)}, {wheel.info}/WHEEL says {', '.join(inside)}"
     for tag in wheel.file_tags:
-        if not re.fullmatch(r"(py3|cp3\d+)-(none|abi3|cp3\d+t?)-manylinux(_2_\d+|1|2010|2014)_x86_64", tag):
-            yield f"tag: {tag} is not one of CPython on manylinux x86-64: a wheel without a manylinux tag runs on no known system"
+        if not re.fullmatch(rf"(py3|cp3\d+)-(none|abi3|cp3\d+t?)-manylinux(_2_\d+|1|2010|2014)_{MACHINE}", tag):
+            yield f"tag: {tag} is not one of CPython on manylinux: a wheel without a manylinux tag runs on no known system"
 
 
 def check_library(name: str, body: bytes, wheel: Wheel, facts: list[str]) -> Iterator[str]:
     library = elf.read(body)
     yield from loadable.check_library(name, library)
-    if library.machine != "x86_64":
-        yield f"library: {name} is not a shared library for x86-64"
+    yield from check_machine(name, library, wheel)
     beside = {path.rsplit("/", 1)[-1] for path in wheel.names}
     unknown = [n for n in library.needed if n not in EVERYWHERE | beside and not OF_TORCH.fullmatch(n)]
     if unknown:

@@ -9,12 +9,12 @@ import pytest
 # What a Dockerfile may copy from the build context: our own scripts and locks, and downloads, which are verified against
 # a lock where they are used (install-python.sh; pip with --require-hashes; install-cuda.sh).
 ALLOWED_COPY = re.compile(
-    r"docker/(image|locks)/[\w.*-]+|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
+    r"docker/(image|locks)/[\w.*-]+|docker/locks/aarch64/[\w.-]+|\.cache/wheels-aarch64/torch-\*\.whl|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
     r"|\.cache/wheels/nvidia_\*|\.cache/debian/nvidia-cuda-toolkit_\*\.deb"
 )
 
 
-@pytest.fixture(params=["Dockerfile.cpu", "Dockerfile.cuda"])
+@pytest.fixture(params=["Dockerfile.cpu", "Dockerfile.cuda", "docker/Dockerfile.aarch64"])
 def dockerfile(root, request):
     text = (root / request.param).read_text()
     return re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
@@ -54,7 +54,7 @@ def test_no_script_downloads_or_installs_unlocked(root):
 
 def test_every_base_is_an_argument(dockerfile):
     for base in re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE):
-        assert re.fullmatch(r"\$\{(BUILD|TEST)_(BASE|IMAGE)\}|python|tools|build", base), base
+        assert re.fullmatch(r"\$\{(BUILD|TEST|CROSS)_(BASE|IMAGE)\}|python|tools|build", base), base
 
 
 def test_every_container_runs_without_a_network(root):
@@ -69,7 +69,7 @@ def test_only_the_needed_files_reach_the_builder(root):
     lines = [line for line in (root / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines[1:]} == {
-        "docker/image", "docker/locks", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/debian/nvidia-cuda-toolkit_*.deb", ".cache/wheels"
+        "docker/image", "docker/locks", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/debian/nvidia-cuda-toolkit_*.deb", ".cache/wheels", ".cache/wheels-aarch64/torch-*.whl",
     }  # fmt: skip
 
 

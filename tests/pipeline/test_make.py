@@ -71,6 +71,11 @@ def assert_one_clear_line(run, message, project):
         (["VARIANT=cuda", "BASE=manylinux"], "VARIANT=cuda needs BASE=debian: nvcc 12.4 supports GCC up to 13"),
         (["VARIANT=cuda", "CUDA_ARCHS=hopper"], "CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90"),
         (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 requires VARIANT=cuda, got VARIANT=cpu"),
+        (["ARCH=arm"], "ARCH must be one of x86_64, aarch64, got 'arm'"),
+        (
+            ["ARCH=aarch64", "VARIANT=cuda"],
+            "ARCH=aarch64 needs VARIANT=cpu and BASE=debian, got VARIANT=cuda BASE=debian",
+        ),
         (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
         (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),
         (["ENGINE=docker"], "ENGINE=docker: docker is not installed; or use ENGINE=host"),
