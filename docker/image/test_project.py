@@ -109,6 +109,16 @@ def copy_tests(project: Project, sources: list[str], target: Path) -> bool:
     return found
 
 
+def isolated(python: Path, folders: list[Path], venv: Path) -> Path:
+    """The folder of a `python` that imports from these folders even if a test command says -I, which drops PYTHONPATH."""
+    subprocess.run([python, "-m", "venv", "--without-pip", venv], check=True)
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    own = subprocess.check_output([python, "-c", code], text=True).strip()  # its pip
+    (packages,) = venv.glob("lib/python*/site-packages")
+    (packages / "test_stage.pth").write_text("".join(f"{folder}\n" for folder in (*folders, own)))
+    return venv / "bin"
+
+
 def test(dist: Path, project: Project, work: Path) -> None:
     pair = pair_of(project)
     wheel = wheel_for(dist, pair)
@@ -123,13 +133,15 @@ def test(dist: Path, project: Project, work: Path) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "PIP_NO_INDEX": "1",
-        "PATH": os.pathsep.join([*map(str, (site / "bin", environment / "bin", python.parent)), os.environ["PATH"]]),
     }
     # An emulated Python has no pip; this one installs what it would not use itself.
     platform = wheel.name.removesuffix(".whl").rsplit("-", 1)[1].split(".")[-1]
     tags = ("--only-binary=:all:", f"--python-version={pair.python}", "--implementation=cp", f"--abi={pair.tag}", "--abi=abi3", "--abi=none", f"--platform={platform}")  # fmt: skip
     across = target.is_another()
     pip = [sys.executable if across else python, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
+    own = [] if across else [isolated(python, [site, environment], work / "venv")]
+    programs = (site / "bin", environment / "bin", *own, python.parent)
+    variables["PATH"] = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
     install = [
         *pip,
         "install",
