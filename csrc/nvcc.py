@@ -48,8 +48,8 @@ def architectures(wanted: str | None) -> dict[str, tuple[str, ...]]:
         library = library or ("cuda12" if int(major) < 10 else "cuda13")
         if int(major + minor) not in KNOWN[library]:
             sys.exit(
-                f"error: CUDA_ARCHS: {library} cannot be compiled for {word!r}, it can for "
-                f"{', '.join(map(str, KNOWN[library]))}"
+                f"error: CUDA_ARCHS: nvcc of CUDA {MAJOR[library]} does not compile for {major}{minor}, which {word!r} asks "
+                f"for; it does for {', '.join(map(str, KNOWN[library]))}"
             )
         chosen.setdefault(library, []).append(f"{major}{minor}{ptx or ''}")
     return {name: tuple(dict.fromkeys(chosen[name])) for name in sorted(chosen)}

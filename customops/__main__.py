@@ -1,6 +1,6 @@
 """``python -m customops``: what is installed, how it was built, what it found on this machine.
 
-``python -m customops explain OP ...``: which kernels an op chooses, and why; --help lists the options of both.
+``python -m customops explain depthwise_conv2d ...``: which kernels it chooses for a problem, and why; --help lists the options of both.
 """
 
 import argparse
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m customops",
         description="Shows what is installed, how it was built, and what it finds on this machine.",
-        epilog="python -m customops explain OP ...: which kernels an op chooses, and why; explain --help says more",
+        epilog="python -m customops explain depthwise_conv2d ...: which kernels it chooses for a problem, and why; explain --help says more",
     )
     parser.add_argument("--version", action="version", version=f"customops {customops.__version__}")
     parser.add_argument("--json", action="store_true", help="the same for programs")

@@ -31,6 +31,12 @@ def fake(*ops: str) -> Callable[[F], F]:
     return register
 
 
+def not_tensors(op: str, **given: object) -> TypeError:
+    """The error for arguments of which one is no tensor: it names the first."""
+    name, value = next((name, value) for name, value in given.items() if not isinstance(value, Tensor))
+    return TypeError(f"{op}: {name} must be a Tensor, got {type(value).__name__}")
+
+
 def check_dtype(op: str, name: str, t: Tensor) -> None:
     torch._check(
         t.dtype in _DTYPES, lambda: f"{op}: {name} must be float32, float64, float16 or bfloat16, got {t.dtype}"

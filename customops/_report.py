@@ -49,8 +49,9 @@ def open_library(compile: bool) -> None:
     if not asked and _state.opened is None and not _state.LIBRARY.exists():
         _loader.check_version()
         raise RuntimeError(
-            f"{_state.LIBRARY} is not there, and compiling just in time takes about a minute: "
-            "python -m customops --compile, or CUSTOMOPS_COMPILER=jit"
+            f"{_state.LIBRARY} is not there, and compiling just in time takes one to three minutes: "
+            "python -m customops --compile, or CUSTOMOPS_COMPILER=jit; if a wheel is installed, leave the checkout, whose "
+            "folder customops/ is imported instead of it"
         )
     _loader.load()
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from customops._autocast import promote
 from customops._autograd import Context, differentiable, forward_mode
-from customops._fake import check_dtype, check_same, fake
+from customops._fake import check_dtype, check_same, fake, not_tensors
 
 _plain: Callable[[Tensor, Tensor], Tensor] = torch.ops.customops._add2.default
 
@@ -27,12 +27,15 @@ def add2(a: Tensor, b: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: dtype not supported; dtype, device or shape of ``b`` differs from ``a``'s.
+        TypeError: an argument that is no tensor.
 
     Examples:
         >>> import torch, customops
         >>> customops.add2(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
         tensor([4., 6.])
     """
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        raise not_tensors("add2", a=a, b=b)
     if a.dtype != b.dtype:
         a, b = promote(a, b)
     if (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)) or forward_mode():

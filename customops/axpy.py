@@ -8,7 +8,7 @@ from torch import Tensor
 
 from customops._autocast import promote
 from customops._autograd import Context, differentiable, forward_mode
-from customops._fake import check_dtype, check_fits, check_same, fake
+from customops._fake import check_dtype, check_fits, check_same, fake, not_tensors
 
 _plain: Callable[[Tensor, Tensor, float], Tensor] = torch.ops.customops._axpy.default
 
@@ -31,12 +31,15 @@ def axpy(x: Tensor, y: Tensor, alpha: float = 2.0) -> Tensor:
     Raises:
         RuntimeError: dtype not supported; dtype, device or shape of ``y`` differs from ``x``'s; alpha too large for
             float32, except for float64 inputs.
+        TypeError: an argument that is no tensor.
 
     Examples:
         >>> import torch, customops
         >>> customops.axpy(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), alpha=10.0)
         tensor([13., 24.])
     """
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise not_tensors("axpy", x=x, y=y)
     if x.dtype != y.dtype:
         x, y = promote(x, y)
     if (torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)) or forward_mode():

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from customops._autocast import follow
 from customops._autograd import Context, differentiable, forward_mode
-from customops._fake import check_dtype, check_fits, check_same, fake
+from customops._fake import check_dtype, check_fits, check_same, fake, not_tensors
 
 _Settings = tuple[int, str, float, float, float]  # dim, act, alpha, gain, clamp
 _Op = Callable[[Tensor, Tensor | None, int, str, float, float, float], Tensor]
@@ -56,12 +56,15 @@ def bias_act(
     Raises:
         RuntimeError: dtype not supported; dtype, device or shape of ``b`` does not fit ``x``; ``dim`` or ``act`` is
             unknown; ``alpha``, ``gain`` or ``clamp`` too large for float32, except for float64 inputs.
+        TypeError: an argument that is no tensor.
 
     Examples:
         >>> import torch, customops
         >>> customops.bias_act(torch.tensor([[-1.0, 2.0]]), torch.tensor([0.0, 1.0]), act="relu", gain=1.0, clamp=2.5)
         tensor([[0.0000, 2.5000]])
     """
+    if not (isinstance(x, Tensor) and (b is None or isinstance(b, Tensor))):
+        raise not_tensors("bias_act", x=x, b=b)
     if alpha is None:
         alpha = 0.2 if act == "lrelu" else 0.0
     if gain is None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from customops._autocast import lower
 from customops._autograd import Context, differentiable, forward_mode, nothing_recorded, only_autograd
 from customops._depthwise_conv2d_fake import is_channels_last
+from customops._fake import not_tensors
 
 
 class _Op(Protocol):
@@ -89,6 +90,7 @@ def depthwise_conv2d(
         RuntimeError: dtype, device or shape that doesn't fit; stride or dilation below 1; negative padding; a kernel
             larger than the padded image.
         ValueError: stride, padding or dilation isn't one or two numbers; 'same' with a stride.
+        TypeError: an argument that is no tensor.
 
     Examples:
         >>> import torch, customops
@@ -96,6 +98,8 @@ def depthwise_conv2d(
         >>> customops.depthwise_conv2d(x, weight, stride=2, padding=1).shape
         torch.Size([2, 8, 8, 8])
     """
+    if not (isinstance(x, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
+        raise not_tensors("depthwise_conv2d", x=x, weight=weight, bias=bias)
     if x.dim() == 3:
         return depthwise_conv2d(x[None], weight, bias, stride, padding, dilation)[0]
     x, weight, bias = lower(x, weight, bias)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from customops._autograd import Context, differentiable, forward_mode
-from customops._fake import check_dtype, fake
+from customops._fake import check_dtype, fake, not_tensors
 
 _plain: Callable[[Tensor], Tensor] = torch.ops.customops._flatten_copy.default
 
@@ -25,12 +25,15 @@ def flatten_copy(x: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: dtype not supported.
+        TypeError: an argument that is no tensor.
 
     Examples:
         >>> import torch, customops
         >>> customops.flatten_copy(torch.arange(6.0).view(2, 3).t())
         tensor([0., 3., 1., 4., 2., 5.])
     """
+    if not isinstance(x, Tensor):
+        raise not_tensors("flatten_copy", x=x)
     if (torch.is_grad_enabled() and x.requires_grad) or forward_mode():
         return _differentiable(x)
     return _plain(x)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from customops._autograd import Context, differentiable, forward_mode
-from customops._fake import MOST, MOST_SPAN, check_dtype, check_fits, check_numel, fake, known
+from customops._fake import MOST, MOST_SPAN, check_dtype, check_fits, check_numel, fake, known, not_tensors
 
 
 class _Op(Protocol):
@@ -54,6 +54,7 @@ def upfirdn2d(
         RuntimeError: dtype, shape or device that doesn't fit; an output without pixels; gain too large for float32,
             except for float64 inputs.
         ValueError: ``up`` or ``down`` isn't one or two numbers, or ``padding`` one, two or four.
+        TypeError: an argument that is no tensor.
 
     Examples:
         >>> import torch, customops
@@ -61,6 +62,8 @@ def upfirdn2d(
         >>> customops.upfirdn2d(torch.ones(1, 1, 4, 4), f, up=2, padding=[2, 1, 2, 1], gain=4).shape
         torch.Size([1, 1, 8, 8])
     """
+    if not (isinstance(x, Tensor) and (f is None or isinstance(f, Tensor))):
+        raise not_tensors("upfirdn2d", x=x, f=f)
     (up_x, up_y), (down_x, down_y) = _pair("up", up), _pair("down", down)
     if f is not None and f.requires_grad:
         f = f.detach()  # the plain op would warn that it has no derivative

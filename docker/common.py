@@ -5,6 +5,7 @@ Standard library only, because fetch.py runs before anything is installed.
 
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import pwd
@@ -179,6 +180,21 @@ def read_record(wheel: Path) -> dict:
         return provenance.read_record(wheel)
     except provenance.NoRecord as error:
         raise Failure(str(error)) from error
+
+
+def given_wheel(wanted: str, target: str) -> Path:
+    """The file that WHEEL=... of `make TARGET` names; a pattern such as dist/*.whl may stand for one."""
+    example = f"make {target} WHEEL=dist/*.whl"
+    if not wanted:
+        raise Failure(f"WHEEL is not set: {example}")
+    found = [Path(wanted)] if Path(wanted).is_file() else [Path(name) for name in sorted(glob.glob(wanted))]
+    if not found:
+        raise Failure(f"there is no wheel {wanted}: name one that exists, as in {example}")
+    if len(found) > 1:
+        raise Failure(f"WHEEL={wanted} matches {len(found)} files: name one, such as {found[0]}")
+    if not found[0].is_file():
+        raise Failure(f"{wanted} is a folder: name a wheel in it, as in {example}")
+    return found[0]
 
 
 def read_wheel(path: Path) -> Wheel:

@@ -234,7 +234,9 @@ def missing_wheels(entries: list[Locked], folder: Path, tag: str) -> list[Locked
     return [entry for entry in entries if not is_there(entry)]
 
 
-def fetch_wheels(lock: Path, folder: Path, python: str = "3.11", machine: str = "x86_64") -> None:
+def fetch_wheels(
+    lock: Path, folder: Path, python: str = "3.11", machine: str = "x86_64", whose: str = "the pipeline"
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_requirements(lock)
     missing = missing_wheels(entries, folder, "cp" + python.replace(".", "").rstrip("t"))
@@ -242,7 +244,7 @@ def fetch_wheels(lock: Path, folder: Path, python: str = "3.11", machine: str = 
         for entry in missing if bundled else ():
             bundled.take(entry, folder)
     if missing and not bundled:
-        print(f"{lock.name}: pip downloads {', '.join(e.path for e in missing)}", flush=True)
+        print(f"{lock.name} of {whose}: pip downloads {', '.join(e.path for e in missing)}", flush=True)
         with tempfile.NamedTemporaryFile("w", prefix=f".{lock.stem}.", suffix=".partial", dir=folder) as wanted:
             wanted.write("".join(f"{e.path} --hash=sha256:{e.sha256}\n" for e in missing))
             wanted.flush()
@@ -255,7 +257,7 @@ def fetch_wheels(lock: Path, folder: Path, python: str = "3.11", machine: str = 
             raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
         check_sha256(path, entry.sha256)
     print(
-        f"{lock.name}: {len(entries)} wheels verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
+        f"{lock.name} of {whose}: {len(entries)} wheels verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
         flush=True,
     )
 

@@ -36,7 +36,7 @@ from common import (
     sha256_of,
     virtual_environment,
 )
-from image import architectures, provenance
+from image import architectures, memory, provenance
 from image.project import Pair, Project
 from project_run import memory_file, pair_variables
 from staging import stage
@@ -53,6 +53,14 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
         return {"CUDA_ARCHS": architectures.one_spelling(wanted)}
     except architectures.BadArchitecture as error:
         raise Failure(f"CUDA_ARCHS: {error}") from error
+
+
+def check_jobs() -> None:
+    """A wrong MAX_JOBS fails here, before anything is built."""
+    try:
+        memory.jobs({}, os.environ.get("MAX_JOBS", ""))
+    except memory.BadProject as error:
+        raise Failure(str(error)) from error
 
 
 PROXY = """[build-system]
@@ -313,6 +321,7 @@ def main() -> None:
     machine = args.arch or images.OWN
     images.check_choices(args.variant, args.base, machine)
     archs = cuda_architectures(args.variant, args.cuda_archs)
+    check_jobs()
     project = project_run.load(args.project)
     pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)

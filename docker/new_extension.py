@@ -31,7 +31,9 @@ TAKEN = {
 def check_name(name: str) -> str:
     if not re.fullmatch("[a-z][a-z0-9_]{1,39}", name) or "__" in name or name.endswith("_"):
         raise Failure(f"NAME must be a lower-case Python name such as myops (2 to 40 of a-z, 0-9, _), got {name!r}")
-    if name in TAKEN or keyword.iskeyword(name):
+    if keyword.iskeyword(name):
+        raise Failure(f"NAME={name} is a keyword of Python, so no package can have it: choose another")
+    if name in TAKEN:
         raise Failure(f"NAME={name} is taken by a module that the project needs: choose another")
     return name
 
@@ -66,8 +68,9 @@ def main() -> None:
     given = parser.parse_args()
     if not given.name or not given.dest:
         raise Failure("name the package and a new folder: make new-extension NAME=myops DEST=../myops")
-    create(given.name, Path(given.dest).absolute())
-    print(f"{given.dest} is there: its README.md says how to build and test it")
+    target = Path(given.dest).expanduser().absolute()
+    create(given.name, target)
+    print(f"{target} is there: its README.md says how to build and test it")
 
 
 if __name__ == "__main__":

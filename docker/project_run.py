@@ -77,19 +77,19 @@ def check_lock(project: Project, kind: str, pair: Pair) -> Path:
     return path
 
 
-def fetch_lock(lock: Path, pair: Pair) -> None:
+def fetch_lock(lock: Path, pair: Pair, project: Project) -> None:
     """Downloads what a project's lock names: into a folder of its own, because the images are made from .cache/wheels."""
     WHEELS.mkdir(parents=True, exist_ok=True)
     for entry in read_requirements(lock):
         here = fetch.find_wheel(CACHE / "wheels", entry.path, entry.sha256)
         if here and not (WHEELS / here.name).exists() and sha256_of(here) == entry.sha256:
             shutil.copyfile(here, WHEELS / here.name)
-    fetch.fetch_wheels(lock, WHEELS, pair.python)
+    fetch.fetch_wheels(lock, WHEELS, pair.python, whose=project.folder.name)
 
 
 def fetch_locks(project: Project, pair: Pair, *kinds: str) -> None:
     for kind in kinds:
-        fetch_lock(check_lock(project, kind, pair), pair)
+        fetch_lock(check_lock(project, kind, pair), pair, project)
 
 
 def memory_file(project: Project) -> Path:
@@ -184,7 +184,7 @@ def settings_of(project: Project, pair: Pair) -> dict:
 
 def ask_backend(project: Project, pair: Pair, engine: str, variables: dict[str, str]) -> dict:
     """What the project's build backend requires beyond its lock so far: its own code, run without a network."""
-    fetch_lock(project.lock("build", pair), pair)
+    fetch_lock(project.lock("build", pair), pair, project)
     source = fresh_folder("asked") / "source"
     stage(project.folder, source)
     attempts = source.with_name("network")

@@ -20,7 +20,7 @@ if ((${#wheels[@]} != 1)); then
   echo "error: ${2:-dist} must hold exactly one wheel of customops, found ${#wheels[@]}: make wheel VARIANT=cuda" >&2
   exit 1
 fi
-"$python" -c 'import hypothesis, pytest, scipy, torch' ||
+"$python" -c 'import hypothesis, pytest, scipy, torch' 2>/dev/null ||
   { echo "error: $python lacks what the tests need: pip install torch pytest hypothesis scipy" >&2; exit 1; }
 
 work=$(mktemp -d)

@@ -17,7 +17,19 @@ import engine as engines
 import images
 import project_run
 import pythons
-from common import CACHE, IMAGE_SCRIPTS, LOCKS, ROOT, Failure, fresh_folder, git, main_guard, read_record, sha256_of
+from common import (
+    CACHE,
+    IMAGE_SCRIPTS,
+    LOCKS,
+    ROOT,
+    Failure,
+    fresh_folder,
+    git,
+    given_wheel,
+    main_guard,
+    read_record,
+    sha256_of,
+)
 from image import provenance
 from image.project import Pair
 from make_wheel import cuda_architectures
@@ -107,11 +119,7 @@ def main() -> None:
     parser.add_argument("wheel")
     args = parser.parse_args()
     repository = args.project.resolve()
-    if not args.wheel:
-        raise Failure("WHEEL is not set: make verify WHEEL=dist/....whl")
-    wheel = Path(args.wheel)
-    if not wheel.is_file():
-        raise Failure(f"there is no wheel {wheel}: make verify WHEEL=path/to/....whl")
+    wheel = given_wheel(args.wheel, "verify")
     if bool(args.attestation) != bool(args.repository):
         raise Failure("ATTESTATION=... and REPOSITORY=OWNER/NAME belong together")
     if args.attestation:

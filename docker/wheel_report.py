@@ -6,17 +6,16 @@ python docker/wheel_report.py some.whl --require "torch>=2.10 glibc<=2.28 sm_90"
 import subprocess
 import sys
 
-from common import ROOT, environment, main_guard, virtual_environment
+from common import ROOT, environment, given_wheel, main_guard, virtual_environment
 
 
 def main() -> None:
-    if len(sys.argv) < 2 or not sys.argv[1]:
-        sys.exit(
-            'error: name a wheel: make report WHEEL=dist/some.whl [REQUIRE="torch>=2.10 sm_90"] [AGAINST=python3.12]'
-        )
+    wheel = given_wheel("".join(sys.argv[1:2]), "report")
     tools = virtual_environment("report")
     env = environment(tools, PYTHONPATH=str(ROOT / "docker/report"), PYTHONDONTWRITEBYTECODE="1")
-    sys.exit(subprocess.run([tools / "python", "-m", "wheel_report", *sys.argv[1:]], env=env, check=False).returncode)
+    sys.exit(
+        subprocess.run([tools / "python", "-m", "wheel_report", wheel, *sys.argv[2:]], env=env, check=False).returncode
+    )
 
 
 if __name__ == "__main__":

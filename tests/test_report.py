@@ -61,7 +61,7 @@ def test_nothing_is_compiled_unasked(checkout, arguments):
     }
     run = report(*arguments, cwd=checkout, **env)
     assert "python -m customops --compile, or CUSTOMOPS_COMPILER=jit" in run.stdout + run.stderr
-    assert "compiling" not in run.stderr.replace("compiling just in time takes about a minute", "")
+    assert "compiling" not in run.stderr.replace("compiling just in time takes one to three minutes", "")
     assert not (checkout / "jit").exists()
     assert run.returncode == (1 if "explain" in arguments else 0)
 

@@ -27,7 +27,9 @@ def parse(wanted: str) -> list[tuple[str, int, int, str, str]]:
         compiler = compiler or ("cuda12" if int(major) < 10 else "cuda13")
         if int(major + minor) not in KNOWN[compiler]:
             known = ", ".join(map(str, KNOWN[compiler]))
-            raise BadArchitecture(f"{compiler} cannot be compiled for {word!r}, it can for {known}")
+            raise BadArchitecture(
+                f"nvcc of CUDA {compiler[4:]} does not compile for {major}{minor}, which {word!r} asks for; it does for {known}"
+            )
         found.append((compiler, int(major), int(minor), suffix, ptx))
     return list(dict.fromkeys(found))
 

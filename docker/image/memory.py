@@ -9,6 +9,8 @@ import os
 import threading
 from pathlib import Path
 
+from project import BadProject
+
 FIRST_GUESS = (
     2.5e9  # bytes of a compiler of a source that was never measured: torch's headers take 1 to 2, nvcc up to 5
 )
@@ -46,8 +48,14 @@ def limits() -> tuple[float, float]:
 
 
 def jobs(peaks: dict[str, float], wanted: str = "") -> tuple[int, str]:
-    """(number of jobs, why). The k largest sources must fit at once; MAX_JOBS, if given, is what the caller wants."""
-    if wanted.isdigit() and int(wanted):
+    """(number of jobs, why). The k largest sources must fit at once; MAX_JOBS, if given, is what the caller wants.
+
+    Raises:
+        BadProject: MAX_JOBS is not a number of compilers.
+    """
+    if wanted:
+        if not (wanted.isascii() and wanted.isdigit() and int(wanted)):
+            raise BadProject(f"MAX_JOBS must be a positive whole number, got {wanted!r}: correct it, or unset it")
         return int(wanted), "MAX_JOBS"
     cpus, free = limits()
     budget = free * (1 - KEPT_FREE)

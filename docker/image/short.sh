@@ -6,7 +6,7 @@
 set -euo pipefail
 
 if [[ ${V:-} == 1 ]]; then exec "$@"; fi
-frames='/^(TIP pass --env-dir|ERROR Backend subprocess exited|cibuildwheel: error: Command )/d'
+frames='/^(TIP pass --env-dir|ERROR Backend subprocess exited|cibuildwheel: error: Command )|^env: .manylinux-interpreters.: No such file/d'
 # ninja's status, then the file after -c; linking has no status, and setuptools prints its command.
 { "$@" 2>&1 >&3 3>&- | sed -uE -e "$frames" >&2; } 3>&1 | sed -uE -e "$frames" -e 's#^(\[[0-9]+/[0-9]+\]) .* -c (\S*/source/|/project/)?(\S+)( .*)?$#\1 \3#' \
   -e 's#^\S*(g\+\+|gcc|c\+\+|cc|clang|clang\+\+)(-[0-9.]+)? (.* )?-shared .*-o (\S+).*$#link \4#'

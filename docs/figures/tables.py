@@ -66,7 +66,8 @@ def ops() -> str:
     measured = [(r.op, r.facts) for r in found] + [("random problems", run) for run in results.sweeps()]
     return (
         table(["op", "computes", "GPU: typical / worst", "CPU: typical / worst"], lines, right=2)
-        + "\n\nTimes the speed of the fastest of torch, `torch.compile` and cuDNN on the same input: geometric mean and slowest case. "
+        + "\n\nSpeed relative to the fastest of torch, `torch.compile` and cuDNN on the same input: geometric mean over all cases / slowest case. "
+        + "2 means twice as fast. The rows of an op are its listed benchmark cases; the last row shows what happens off that list. "
         + f"Measured on {machines(measured)}."
     )
 
@@ -134,8 +135,8 @@ def slower() -> str:
     slow, count = sum(case["ratio"] < SLOW for case in short), len(short)
     where = "; ".join(unique(machine(run) for run in results.sweeps()))
     return (
-        f"- `depthwise_conv2d` is slower than torch's best, by more than {100 * (1 - SLOW):.0f} %, for some shapes: of problems drawn at "
-        f"random, for {' and '.join(parts)}. Of calls that take torch less than {BUCKETS[1]} us it is {slow} of {count}. ({where})"
+        f"- `depthwise_conv2d` is slower than the fastest of torch, `torch.compile` and cuDNN, by more than {100 * (1 - SLOW):.0f} %, for some shapes: of problems drawn at "
+        f"random, for {' and '.join(parts)}. Of the calls that take less than {BUCKETS[1]} us with torch, {slow} of {count} are slower. ({where})"
     )
 
 

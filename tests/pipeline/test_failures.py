@@ -79,6 +79,8 @@ def test_jobs_follow_measured_memory(monkeypatch):
     assert memory.jobs({"a.cu": 5e9, "b.cu": 5e9, "c.cu": 5e9})[0] == 1
     assert memory.jobs({"a.cu": 99e9})[0] == 1
     assert memory.jobs({}, "6") == (6, "MAX_JOBS")
+    with pytest.raises(memory.BadProject, match="MAX_JOBS must be a positive whole number, got 'x'"):
+        memory.jobs({}, "x")
 
 
 def test_a_compilers_memory_is_that_of_all_it_starts():

@@ -77,6 +77,7 @@ def assert_one_clear_line(run, message, project):
             "ARCH=aarch64 needs VARIANT=cpu and BASE=debian, got VARIANT=cuda BASE=debian",
         ),
         (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
+        (["MAX_JOBS=x"], "MAX_JOBS must be a positive whole number, got 'x'"),
         (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),
         (["ENGINE=docker"], "ENGINE=docker: docker is not installed; or use ENGINE=host"),
         (["ENGINE=podman"], "ENGINE=podman: podman is not installed; or use ENGINE=host"),

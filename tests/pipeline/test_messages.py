@@ -16,10 +16,31 @@ import verify
 from test_make import assert_one_clear_line, make, project  # noqa: F401, fixtures
 
 
-def test_verify_without_a_wheel(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["verify.py", ""])
-    with pytest.raises(common.Failure, match=r"WHEEL is not set: make verify WHEEL=dist/"):
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("", r"WHEEL is not set: make verify WHEEL=dist/"),
+        ("nowhere.whl", r"there is no wheel nowhere\.whl"),
+        ("*.whl", r"WHEEL=\*\.whl matches 2 files: name one, such as a\.whl"),
+        (".", r"\. is a folder: name a wheel in it"),
+    ],
+)
+def test_which_wheel(monkeypatch, tmp_path, wanted, message):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.whl", "b.whl"):
+        Path(name).touch()
+    monkeypatch.setattr("sys.argv", ["verify.py", wanted])
+    with pytest.raises(common.Failure, match=message):
         verify.main()
+
+
+def test_a_pattern_for_one_wheel(tmp_path):
+    (tmp_path / "a-1-py3-none-any.whl").touch()
+    assert common.given_wheel(f"{tmp_path}/*.whl", "report") == tmp_path / "a-1-py3-none-any.whl"
+
+
+def test_a_report_of_no_wheel_downloads_nothing(make, project):  # noqa: F811
+    assert_one_clear_line(make("report", "WHEEL=dist/nothing.whl"), "there is no wheel dist/nothing.whl", project)
 
 
 def test_a_cache_that_is_a_file(make, project):  # noqa: F811
@@ -88,7 +109,7 @@ def test_bench_without_torch(make, project):  # noqa: F811
 @pytest.mark.parametrize("archs", ["35", "999", "cuda13:70"])
 def test_architectures_that_nothing_compiles(make, project, archs):  # noqa: F811
     run = make("wheel", "VARIANT=cuda", "ENGINE=host", f"CUDA_ARCHS={archs}")
-    assert_one_clear_line(run, f"cannot be compiled for '{archs}'", project)
+    assert_one_clear_line(run, f"does not compile for {archs[-2:] if ':' in archs else archs}", project)
     assert "==>" not in run.stdout
 
 
@@ -99,7 +120,7 @@ def test_empty_matrix(make, project):  # noqa: F811
 def test_a_shell_without_a_terminal(monkeypatch):
     monkeypatch.setattr("sys.argv", ["images.py", "--shell", "--engine=docker"])
     monkeypatch.setattr(images.engines, "choose", lambda engine: (engine, ""))
-    monkeypatch.setattr(images, "fetch_inputs", lambda variant: pytest.fail("downloaded first"))
+    monkeypatch.setattr(images, "fetch_inputs", lambda *_, **__: pytest.fail("downloaded first"))
     with open(os.devnull) as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         with pytest.raises(common.Failure, match="make shell needs a terminal; for one command: docker run --rm"):

@@ -81,10 +81,10 @@ def test_wrong_cuda_archs(nvcc, wanted):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("35", "cuda12 cannot be compiled for '35', it can for 70, 72, 75"),
-        ("90 999", "cuda13 cannot be compiled for '999', it can for 75, .*, 121$"),
-        ("cuda13:70", "cuda13 cannot be compiled for 'cuda13:70', it can for 75"),
-        ("cuda12:100+PTX", "cuda12 cannot be compiled for .*, 90$"),
+        ("35", "nvcc of CUDA 12 does not compile for 35, which '35' asks for; it does for 70, 72, 75"),
+        ("90 999", "nvcc of CUDA 13 does not compile for 999, .* it does for 75, .*, 121$"),
+        ("cuda13:70", "nvcc of CUDA 13 does not compile for 70, which 'cuda13:70' asks for; it does for 75"),
+        ("cuda12:100+PTX", "nvcc of CUDA 12 does not compile for 100, .*, 90$"),
     ],
 )
 def test_architectures_that_the_compiler_does_not_know(nvcc, wanted, message):

@@ -158,12 +158,6 @@ def test_a_difference_is_reported(git, run_verify, tmp_path, capsys):
     assert "customops/__init__.py differs" in capsys.readouterr().out
 
 
-def test_without_a_wheel(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["verify.py", "nowhere.whl"])
-    with pytest.raises(common.Failure, match=r"there is no wheel nowhere\.whl"):
-        verify.main()
-
-
 @pytest.mark.parametrize(("tagged", "message"), [("main", ""), ("stray", "is not on the main branch of origin")])
 def test_a_release_is_a_tag_on_main(git, stray, tagged, message):
     git("update-ref", "refs/remotes/origin/main", "main")
@@ -224,8 +218,8 @@ def test_a_commit_is_rebuilt_in_a_container_alone(git, tmp_path, monkeypatch, ca
         monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
     for name in ("debian", "wheels"):
         (tmp_path / "cache" / name).mkdir(parents=True)
-    monkeypatch.setattr(images, "fetch_inputs", lambda variant, tree: None)
-    monkeypatch.setattr(images, "ensure", lambda engine, variant, base, tree: {"build": BUILD})
+    monkeypatch.setattr(images, "fetch_inputs", lambda variant, tree, machine: None)
+    monkeypatch.setattr(images, "ensure", lambda engine, variant, base, tree, machine: {"build": BUILD})
     wheel = verify.rebuild(record, ENGINE, git.project)[1].rename(
         tmp_path / "toy-1.0-py3-none-manylinux_2_28_x86_64.whl"
     )

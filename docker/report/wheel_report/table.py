@@ -62,7 +62,7 @@ def render(report: dict) -> str:
         *works_on(report),
     ]
     if report["floors"]:
-        out += ["", "Oldest that will do, and what forces it"]
+        out += ["", "Oldest that its symbols allow, and what forces it (its tags may ask for more)"]
         for name, floor in report["floors"].items():
             out += lines(name, f"{floor['version']}   ({floor['forced_by']})")
     if report["libraries"]:
