@@ -14,13 +14,14 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import children
 import engine as engines
 import interpreters
 import project_run
-from common import LOCKS, ROOT, Failure, main_guard, pip_target, read_requirements
+from common import LOCKS, ROOT, Failure, main_guard, pip_target, read_requirements, replacing
 from image.project import Pair, Project
 
 # Modules that setup.py files import without saying so, and what brings them. Nothing else is added on a project's word.
@@ -63,25 +64,55 @@ def resolve(requirements: list[str], pair: Pair) -> list[dict]:
                 stderr=subprocess.PIPE, text=True, check=False,
             )  # fmt: skip
             if run.returncode == 0:
-                return json.loads(report.read_text())["install"]
+                return with_hashes(json.loads(report.read_text()))
         errors = [line for line in run.stderr.splitlines() if line.startswith("ERROR: ")]
         raise Failure(
             f"pip cannot resolve {', '.join(wanted)}: {(errors or [run.stderr[-200:]])[-1].removeprefix('ERROR: ')}"
         )
 
 
+def with_hashes(report: dict) -> list[dict]:
+    """The items of a report of pip, each with its "sha256": pip 23.1 and later list `hashes`, earlier ones have one `hash`."""
+    for item in report["install"]:
+        info = item["download_info"].get("archive_info", {})
+        name, _, only = info.get("hash", "").partition("=")
+        item["sha256"] = info.get("hashes", {}).get("sha256") or (only if name == "sha256" else "")
+        if not re.fullmatch("[0-9a-f]{64}", item["sha256"]):
+            raise Failure(
+                f"pip {report.get('pip_version', 'of an unknown version')} does not say the sha256 of "
+                f"{item['metadata']['name']}: upgrade pip (python3 -m pip install --upgrade pip), or name another: make PYTHON=... lock"
+            )
+    return report["install"]
+
+
 def lines_of(items: list[dict]) -> list[str]:
     found = []
     for item in items:
-        meta, hashes = item["metadata"], item["download_info"]["archive_info"]["hashes"]
-        found.append(f"{meta['name'].lower().replace('_', '-')}=={meta['version']} --hash=sha256:{hashes['sha256']}")
+        meta = item["metadata"]
+        found.append(f"{meta['name'].lower().replace('_', '-')}=={meta['version']} --hash=sha256:{item['sha256']}")
     return sorted(found)
+
+
+@contextlib.contextmanager
+def all_or_nothing(*paths: Path) -> Iterator[None]:
+    """Puts files back as they were if anything fails: of a pair of locks, both are new or none is."""
+    before = {path: path.read_bytes() if path.is_file() else None for path in paths}
+    try:
+        yield
+    except BaseException:
+        for path, content in before.items():
+            if content is not None:
+                path.write_bytes(content)
+            else:
+                path.unlink(missing_ok=True)
+        raise
 
 
 def write(path: Path, items: list[dict], pair: Pair, digest: str, own: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     header = "# make lock" + ("" if own else " PROJECT=...")
-    path.write_text("\n".join([header, f"# CPython {pair.python}; inputs {digest}", *lines_of(items)]) + "\n")
+    with replacing(path) as partial:
+        partial.write_text("\n".join([header, f"# CPython {pair.python}; inputs {digest}", *lines_of(items)]) + "\n")
     print(f"{path}: {len(items)} wheels", flush=True)
 
 
@@ -276,7 +307,8 @@ def main() -> None:
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
     for pair in project_run.pairs(project, args.pythons, args.torches):
-        lock(project, pair, engine)
+        with all_or_nothing(project.lock("build", pair), project.lock("test", pair)):
+            lock(project, pair, engine)
 
 
 if __name__ == "__main__":

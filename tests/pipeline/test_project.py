@@ -141,6 +141,44 @@ def test_extras_of_pyproject_and_of_setup_py(project):
     assert lock_project.extras_of(project(), ["test"], told) == ["scipy; python_version < '4'", "pytest>=7"]
 
 
+def reported(**archive_info):
+    item = {"metadata": {"name": "Some_thing", "version": "1.0"}, "download_info": {"archive_info": archive_info}}
+    return {"pip_version": "23.0.1", "install": [item]}
+
+
+def test_the_hash_of_a_wheel_in_reports_of_old_and_new_pips():
+    digest = "5" * 64
+    for info in ({"hash": f"sha256={digest}"}, {"hashes": {"sha256": digest}, "hash": f"sha256={digest}"}):
+        assert lock_project.lines_of(lock_project.with_hashes(reported(**info))) == [
+            f"some-thing==1.0 --hash=sha256:{digest}"
+        ]
+    for info in ({}, {"hash": f"md5={digest}"}, {"hashes": {"sha256": "5"}}):
+        with pytest.raises(common.Failure, match=r"pip 23\.0\.1 does not say the sha256 of Some_thing: upgrade pip"):
+            lock_project.with_hashes(reported(**info))
+
+
+def test_a_lock_that_cannot_be_completed_leaves_the_old_ones(project, monkeypatch):
+    """The lock of the build is written before the backend is asked; the one of the tests, after that."""
+    found = project('[build-system]\nrequires = ["setuptools"]\n')
+    (pair,) = found.pairs
+    build, test = found.lock("build", pair), found.lock("test", pair)
+    found.locks.mkdir()
+    build.write_text("# the old one\n")
+
+    def ask(*_):
+        assert "some-thing==1.0" in build.read_text()
+        return {"missing": "nobody_knows"}
+
+    monkeypatch.setattr(
+        lock_project, "resolve", lambda *_: lock_project.with_hashes(reported(hash=f"sha256={'5' * 64}"))
+    )
+    monkeypatch.setattr(lock_project.project_run, "ask_backend", ask)
+    monkeypatch.setattr(sys, "argv", ["lock_project.py", "--engine=host", f"--project={found.folder}"])
+    with pytest.raises(common.Failure, match="the build imports nobody_knows"):
+        lock_project.main()
+    assert (build.read_text(), test.exists()) == ("# the old one\n", False)
+
+
 def test_usual_names_bring_what_tests_need(project, monkeypatch, capsys):
     found = project(
         "[project]\nname = 'x'\n[project.optional-dependencies]\ntests = ['psutil']\n"
