@@ -22,6 +22,7 @@ import host_build
 import images
 import project_run
 import pythons
+import trust
 from common import (
     CACHE,
     IMAGE_SCRIPTS,
@@ -209,6 +210,8 @@ def make_wheel(
     project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str], machine: str
 ) -> None:
     out = fresh_folder("out")
+    if why := trust.no_history(project.folder):
+        print(f"note: {why}", flush=True)
     name = project.folder.name
     building = "build with this machine's compiler" if engine == "host" else "cibuildwheel: build"
     across = machine != images.OWN

@@ -21,14 +21,19 @@ from common import (
     sha256_of,
     virtual_environment,
 )
-from trust import recorded_commit, release_commit
+from trust import no_history, recorded_commit, release_commit, resolve
 
 
-def check(wheel: Path) -> None:
+def check(wheel: Path, project: Path) -> None:
     read_wheel(wheel)
-    recorded_commit(wheel, read_record(wheel)["source"])
+    commit = recorded_commit(wheel, read_record(wheel)["source"])
     sha256 = sha256_of(wheel)
     if not (CACHE / "reproduced" / sha256).exists():
+        if resolve(project, commit) != commit:  # `make reproduce` would build something else
+            why = no_history(project) or f"{project} has no commit {commit[:12]}"
+            raise Failure(
+                f"{wheel.name} has not been reproduced, and cannot be here ({why}): run `make wheel reproduce` in a clone"
+            )
         raise Failure(
             f"{wheel.name} (sha256 {sha256}) has not been reproduced: run `make reproduce` on the same commit"
         )
@@ -52,7 +57,7 @@ def main() -> None:
         raise Failure(f"{dist} must hold exactly one wheel, found {len(wheels)}{others}: run `make wheel`")
     (version,) = versions
     for wheel in wheels:
-        check(wheel)
+        check(wheel, project.folder)
         if args.tag and args.tag != f"v{version}":
             raise Failure(f"the tag {args.tag} is not v{version}, the version in pyproject.toml")
         if args.tag and release_commit(project.folder, args.tag) != read_record(wheel)["source"]["commit"]:

@@ -31,7 +31,7 @@ def recorded_commit(wheel: Path, source: dict) -> str:
     if not source["commit"]:
         raise Failure(
             f"{wheel.name} was built outside a git checkout (an unpacked tarball?) and names no commit, so nobody can "
-            "rebuild it: run `make wheel reproduce` in a clone"
+            "rebuild it: run `make wheel reproduce` in a clone, or commit the project to a git repository of its own first"
         )
     if source["dirty"]:
         raise Failure(
@@ -39,6 +39,21 @@ def recorded_commit(wheel: Path, source: dict) -> str:
             "`make wheel reproduce`"
         )
     return source["commit"]
+
+
+def no_history(project: Path) -> str:
+    """Why wheels of a folder name no commit, in one line; empty if they do."""
+    project = project.resolve()
+    if git(project, "rev-parse", "--verify", "--quiet", "HEAD").returncode == 0:
+        return ""
+    above = next((folder for folder in project.parents if (folder / ".git").exists()), None)
+    what = "cannot be verified or published"
+    if above and not (project / ".git").exists():
+        return (
+            f"no git history here ({project} is a folder of the repository {above}, and a project has to be the top of its own): "
+            f"all its files are built, ignored ones too, and the wheel names no commit and {what}"
+        )
+    return f"no git history here: the wheel names no commit and {what}"
 
 
 def check_history(project: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import common
 import pytest
 import staging
+import trust
 
 
 @pytest.fixture
@@ -137,6 +138,14 @@ def test_a_folder_inside_a_repository_is_not_its_top(project):
     (project / "below").mkdir()
     run = common.git(project / "below", "rev-parse", "HEAD")
     assert (run.returncode, run.stderr) == (128, f"error: {project}/below is not the top of a git checkout\n")
+
+
+def test_a_folder_without_history_is_told_so(project, tmp_path):
+    assert trust.no_history(project) == ""
+    (project / "below").mkdir(exist_ok=True)
+    assert f"is a folder of the repository {project}" in trust.no_history(project / "below")
+    (tmp_path / "unpacked").mkdir()
+    assert trust.no_history(tmp_path / "unpacked").startswith("no git history here: the wheel names no commit")
 
 
 def version_of(folder):

@@ -174,7 +174,7 @@ def test_upload_then_install(dist, upload_server, run_publish, tmp_path):
     [
         ({"dirty": True}, True, "was built from uncommitted changes, so nobody can rebuild it: commit them"),
         ({"commit": None}, True, r"was built outside a git checkout \(an unpacked tarball\?\) and names no commit"),
-        ({}, False, "has not been reproduced: run `make reproduce`"),
+        ({}, False, r"has not been reproduced, and cannot be here \(.*\): run `make wheel reproduce` in a clone"),
     ],
 )
 def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, options, reproduced, message):
@@ -183,6 +183,23 @@ def test_an_undeserving_wheel_is_not_uploaded(dist, upload_server, run_publish, 
     with pytest.raises(common.Failure, match=message):
         run_publish(url, reproduced)
     assert list(uploads.iterdir()) == []
+
+
+def test_reproducing_is_advised_where_the_commit_is(dist, tmp_path):
+    def git(*arguments):
+        command = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    wheel = make_wheel(dist, commit="0" * 40)
+    with pytest.raises(common.Failure, match=r"cannot be here \(no git history here: the wheel names no commit"):
+        publish.check(wheel, tmp_path)
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message=first")
+    with pytest.raises(common.Failure, match=r"cannot be here \(.* has no commit 000000000000\)"):
+        publish.check(wheel, tmp_path)
+    wheel = make_wheel(dist, commit=git("rev-parse", "HEAD"))
+    with pytest.raises(common.Failure, match=r"has not been reproduced: run `make reproduce` on the same commit"):
+        publish.check(wheel, tmp_path)
 
 
 def test_a_wheel_that_installers_see_differently_is_not_uploaded(dist, upload_server, run_publish):
