@@ -32,8 +32,8 @@ LOCKS = ROOT / "docker/locks"
 DIST = ROOT / "dist"
 CACHE = Path(os.environ.get("CUSTOMOPS_CACHE") or ROOT / ".cache").resolve()  # elsewhere only in tests
 
-PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux_2_12",
-             "manylinux_2_5", "manylinux2014", "manylinux2010", "manylinux1", "linux")  # fmt: skip
+PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(28, 4, -1)),  # NCCL's wheels have manylinux_2_18
+             "manylinux2014", "manylinux2010", "manylinux1", "linux")  # fmt: skip
 
 
 def pip_target(python: str = "3.11", machine: str = "x86_64") -> list[str]:
