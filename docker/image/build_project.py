@@ -118,8 +118,8 @@ def run(command: list, log: Path, **options) -> int:
     ):
         for line in process.stdout:
             file.write(line)
-            if os.environ.get("V") == "1" or failures.is_progress(line):
-                sys.stdout.buffer.write(line)
+            if shown := line if os.environ.get("V") == "1" else failures.progress(line):
+                sys.stdout.buffer.write(shown)
                 sys.stdout.flush()
     return process.returncode
 

@@ -15,14 +15,19 @@ KEPT_LINES = 60
 FRAMES = ("TIP pass --env-dir", "ERROR Backend subprocess exited")  # the frontend on what it started, as in short.sh
 
 
-def is_progress(line: bytes) -> bool:
-    """What is worth showing while a build runs: what is done, not the commands that do it."""
-    return (
-        re.match(
-            rb"(\[\d+/\d+\] (?!.*\s-[A-Za-z])|building |copying|\* |-- (Build|The|Config)|Successfully|warning: )", line
-        )
-        is not None
-    )
+# A compiler's command with ninja's count, a linker's command, and what build backends say of their steps.
+COMPILE = re.compile(rb"(\[\d+/\d+\] ).* -c (?:\S*/source/|/project/(?:project/)?)?(\S+)")
+LINK = re.compile(rb"\S*(?:g\+\+|gcc|c\+\+|cc|clang)(?:-[0-9.]+)? (?:.* )?-shared .*-o (\S+)")
+STEP = re.compile(rb"\[\d+/\d+\] (?!.*\s-[A-Za-z])|building |copying|\* |-- (Build|The|Config)|Successfully|warning: ")
+
+
+def progress(line: bytes) -> bytes | None:
+    """What is worth showing of a line while a build runs: `[n/N] file` instead of the command that compiles it, None for nothing."""
+    if match := COMPILE.match(line):
+        return match[1] + match[2] + b"\n"
+    if match := LINK.match(line):
+        return b"link " + match[1] + b"\n"
+    return line if STEP.match(line) else None
 
 
 def compiler_messages(log: str) -> list[str]:
