@@ -189,7 +189,7 @@ def given_wheel(wanted: str, target: str) -> Path:
         raise Failure(f"WHEEL is not set: {example}")
     found = [Path(wanted)] if Path(wanted).is_file() else [Path(name) for name in sorted(glob.glob(wanted))]
     if not found:
-        raise Failure(f"there is no wheel {wanted}: name one that exists, as in {example}")
+        raise Failure(f"there is no wheel {wanted}: `make wheel` builds one into dist/, or name another file")
     if len(found) > 1:
         raise Failure(f"WHEEL={wanted} matches {len(found)} files: name one, such as {found[0]}")
     if not found[0].is_file():
