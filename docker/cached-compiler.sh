@@ -1,0 +1,40 @@
+#!/bin/sh
+# Stands for ccache in a build with CACHE=: `ccache COMPILER ARGUMENT...`. docker/build_cache.py mounts it over the image's own.
+#
+# Keeps a note of each compile in /cache/log: ccache's own counters, the milliseconds and the object.
+real=/cache/ccache
+case $1 in
+  -* | "") exec "$real" "$@" ;;
+esac
+
+# The image's name stands for the compilers in it; two of the same name differ by their path.
+export CCACHE_COMPILERCHECK="$CCACHE_COMPILERCHECK $1 $NVCC_PREPEND_FLAGS $NVCC_APPEND_FLAGS"
+case ${1##*/} in
+  nvcc)
+    # Preprocessed text is of one architecture only: let the contents of every header that the project has decide. Without a list of
+    # dependencies ccache would preprocess.
+    case " $* " in
+      *" -MD "* | *" -MMD "* | *" --generate-dependencies-with-compile "*) export CCACHE_DEPEND=1 ;;
+      *) export CCACHE_DISABLE=1 ;;
+    esac
+    if [ -z "$CCACHE_EXTRAFILES" ] && [ -d "$CACHE_SOURCE" ]; then
+      CCACHE_EXTRAFILES=$(find "$CACHE_SOURCE" -name .git -prune -o -type f \
+        \( -name '*.h' -o -name '*.hh' -o -name '*.hpp' -o -name '*.cuh' -o -name '*.inl' -o -name '*.inc' -o -name '*.cu' \) -print |
+        LC_ALL=C sort | tr '\n' ':')
+      export CCACHE_EXTRAFILES="${CCACHE_EXTRAFILES%:}"
+    fi
+    ;;
+esac
+
+object="" previous=""
+for word in "$@"; do
+  if [ "$previous" = -o ]; then object=$word; fi
+  previous=$word
+done
+log=$(mktemp /cache/log/XXXXXXXXXX) || exec "$real" "$@"
+export CCACHE_STATSLOG="$log"
+start=$(date +%s%N)
+"$real" "$@"
+status=$?
+printf 'took %s\nobject %s\nstatus %s\n' "$((($(date +%s%N) - start) / 1000000))" "$object" "$status" >>"$log"
+exit "$status"

@@ -1,0 +1,239 @@
+"""make wheel CACHE=...: what of it a build can reach, and what it says at the end. The cache itself is ccache's."""
+
+import io
+import os
+import re
+import socket
+import socketserver
+import subprocess
+import threading
+
+import build_cache
+import pytest
+from common import Failure
+
+KEY = b"ccache:" + b"0a" * 20
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Enough of Redis: strings, one hash, one user. Keeps what it was asked."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self):
+        self.values, self.hash, self.asked, self.password = {}, {}, [], b""
+        super().__init__(("127.0.0.1", 0), _Session)
+
+
+class _Session(socketserver.StreamRequestHandler):
+    def handle(self):
+        known = not self.server.password
+        while head := self.rfile.readline():
+            words = []
+            for _ in range(int(head[1:])):
+                size = int(self.rfile.readline()[1:])
+                words.append(self.rfile.read(size + 2)[:-2])
+            self.server.asked.append(words)
+            name, *rest = words
+            if name == b"AUTH":
+                known = rest[-1] == self.server.password
+                answer = b"+OK\r\n" if known else b"-WRONGPASS invalid\r\n"
+            elif not known:
+                answer = b"-NOAUTH first\r\n"
+            elif name == b"GET":
+                value = self.server.values.get(rest[0])
+                answer = b"$-1\r\n" if value is None else b"$%d\r\n%s\r\n" % (len(value), value)
+            elif name == b"SET":
+                self.server.values[rest[0]] = rest[1]
+                answer = b"+OK\r\n"
+            elif name == b"HSET":
+                self.server.hash |= dict(zip(rest[1::2], rest[2::2], strict=True))
+                answer = b":1\r\n"
+            elif name == b"HGETALL":
+                flat = [word for item in self.server.hash.items() for word in item]
+                answer = b"*%d\r\n" % len(flat) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in flat)
+            else:
+                answer = b"+OK\r\n"
+            self.wfile.write(answer)
+
+
+@pytest.fixture
+def server():
+    with Server() as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def address(server, database=0):
+    return f"redis://127.0.0.1:{server.server_address[1]}/{database}"
+
+
+@pytest.fixture
+def ask(server, tmp_path):
+    """ask(*words): what a build gets to see of the server, with its connection kept; None if it was hung up."""
+    relay = build_cache.Relay(tmp_path / "socket", build_cache.parse(address(server, 3)))
+    threading.Thread(target=relay.serve_forever, args=(0.01,), daemon=True).start()
+
+    def send(data):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "socket"))
+            client.settimeout(10)
+            client.sendall(data if isinstance(data, bytes) else build_cache.spelled(data))
+            return client.recv(4096) or None
+
+    send.relay = relay
+    yield send
+    relay.shutdown()
+    relay.server_close()
+
+
+def test_what_a_build_stores_another_finds(ask, server):
+    assert ask([b"GET", KEY]) == b"$-1\r\n"
+    assert ask([b"SET", KEY, b"an\r\nobject"]) == b"+OK\r\n"
+    assert ask([b"GET", KEY]) == b"$10\r\nan\r\nobject\r\n"
+    assert [b"SELECT", b"3"] in server.asked
+    assert (ask.relay.received > 10, ask.relay.sent > 10, ask.relay.refused) == (True, True, 0)
+
+
+@pytest.mark.parametrize(
+    "request_", [[b"FLUSHALL"], [b"CONFIG", b"SET", b"dir"], [b"GET", b"secrets"], [b"SET", b"customops:seconds", b"x"],
+                 [b"SET", KEY, b"x", b"EX", b"1"], [b"EVAL", b"x", b"0"], [b"SET", KEY], [], b"FLUSHALL\r\n", b"*1\r\n$-1\r\n",
+                 b"*2\r\n$3\r\nGETxx$47\r\n", b"*99999999999\r\n"],
+)  # fmt: skip
+def test_a_build_reaches_nothing_but_objects(ask, server, request_):
+    assert ask(request_) is None
+    assert all(words[0] == b"SELECT" for words in server.asked)
+    assert ask.relay.refused == 1
+
+
+def test_reads_a_request_in_pieces():
+    stream = io.BufferedReader(io.BytesIO(build_cache.spelled([b"SET", KEY, b"x" * 100_000]) * 2), 17)
+    assert build_cache.read_request(stream)[2] == b"x" * 100_000
+    assert build_cache.read_request(stream)[1] == KEY
+    assert build_cache.read_request(stream) is None
+
+
+def test_passwords_stay_outside(server, monkeypatch):
+    server.password = b"secret"
+    monkeypatch.setenv("CACHE_USER", "builder")
+    monkeypatch.setenv("CACHE_PASSWORD", "secret")
+    cache = build_cache.parse(address(server))
+    assert cache.durations() == {}
+    assert [b"AUTH", b"builder", b"secret"] in server.asked
+    assert "CACHE_PASSWORD" not in os.environ, "children of make would have it"
+    assert "secret" not in repr(cache)
+    monkeypatch.setenv("CACHE_PASSWORD", "wrong")
+    with pytest.raises(Failure, match="cannot be used: it says: WRONGPASS") as failure:
+        build_cache.parse(address(server)).durations()
+    assert "wrong" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("redis://me:hidden@host", "set CACHE_USER and CACHE_PASSWORD"),
+        ("s3://bucket", "must be a folder or redis://"),
+        ("redis://", "must be a folder or redis://"),
+        ("redis://host/x", "must be a folder or redis://"),
+        ("redis://host:99999", "CACHE=redis://host:99999: Port out of range"),
+    ],
+)
+def test_refuses_another_cache(wanted, said):
+    with pytest.raises(Failure, match=re.escape(said)) as failure:
+        build_cache.parse(wanted)
+    assert "hidden" not in str(failure.value)
+
+
+def test_no_server_is_said_before_anything_is_built():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        cache = build_cache.parse(f"redis://127.0.0.1:{free.getsockname()[1]}")
+    with pytest.raises(Failure, match=r"cannot be used: .*leave CACHE out"):
+        cache.durations()
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis"])
+def test_durations_are_kept_beside_the_objects(kind, server, tmp_path):
+    cache = build_cache.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    cache.keep({"myops: a.o": 2.5, "myops: b.o": 1.0})
+    cache.keep({"myops: a.o": 3.0})
+    assert cache.durations() == {"myops: a.o": 3.0, "myops: b.o": 1.0}
+    if kind == "folder":
+        (tmp_path / "objects/seconds.json").write_text('{"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}')
+        assert cache.durations() == {"e": 2.0}
+
+
+def test_the_last_line_counts_compiles(tmp_path):
+    notes = {
+        "hit": "# a.cpp\ndirect_cache_hit\nremote_storage_hit\ntook 100\nobject a.o\nstatus 0\n",
+        "miss": "# b.cpp\ncache_miss\nremote_storage_write\ntook 4000\nobject b.o\nstatus 0\n",
+        "uncached": "took 5000\nobject c.o\nstatus 0\n",
+        "failed": "# d.cpp\ncompile_failed\ntook 10\nobject d.o\nstatus 1\n",
+        "killed": "# e.cpp\n",
+    }
+    for name, text in notes.items():
+        (tmp_path / name).write_text(text)
+    compiles = build_cache.read_notes(tmp_path)
+    line = build_cache.summary("redis://host", compiles, {"a.o": 30.1, "b.o": 3.0}, "1.0 MB read")
+    assert line == (
+        "cache redis://host: 1 of 3 objects found, 1 compiled and stored, 1 compiled only; 1.0 MB read; 30 s of compilers saved"
+    )
+    assert build_cache.summary("x", compiles[:], {}, "").endswith(
+        "0 s of compilers saved, and those of 1 that nobody timed"
+    )
+
+
+def test_only_make_wheel_takes_a_cache(root):
+    """What reproduces, verifies or publishes a wheel compiles all of it."""
+    lines = [line for line in (root / "Makefile").read_text().splitlines() if "$(CACHE)" in line]
+    assert [line.split()[1:3] for line in lines] == [["docker/make_wheel.py", "wheel"]]
+    users = {path.name for path in (root / "docker").glob("*.py") if "build_cache" in path.read_text()}
+    assert users == {"make_wheel.py"}
+
+
+@pytest.fixture
+def compiler(root, tmp_path):
+    """compiler(*command): runs the wrapper with a `ccache` that shows its variables, and returns them and the note."""
+    (tmp_path / "log").mkdir()
+    real = tmp_path / "ccache"
+    real.write_text('#!/bin/sh\nenv\nexit "${EXIT:-0}"\n')
+    real.chmod(0o755)
+    script = (root / "docker/cached-compiler.sh").read_text().replace("/cache/", f"{tmp_path}/")
+
+    def run(*command, **variables):
+        for note in (tmp_path / "log").iterdir():
+            note.unlink()
+        env = {"PATH": os.environ["PATH"], "CCACHE_COMPILERCHECK": "string:image"} | variables
+        done = subprocess.run(
+            ["sh", "-c", script, "ccache", *command], env=env, capture_output=True, text=True, check=False
+        )
+        notes = [note.read_text() for note in (tmp_path / "log").iterdir()]
+        return done.returncode, dict(line.split("=", 1) for line in done.stdout.splitlines()), "".join(notes)
+
+    return run
+
+
+def test_the_wrapper_notes_each_compile(compiler):
+    status, variables, note = compiler("/usr/bin/g++", "-c", "a b.cpp", "-o", "out/a b.o", EXIT="3")
+    assert status == 3
+    assert re.fullmatch(r"took \d+\nobject out/a b\.o\nstatus 3\n", note)
+    assert variables["CCACHE_COMPILERCHECK"].split() == ["string:image", "/usr/bin/g++"]
+    assert not {"CCACHE_DEPEND", "CCACHE_DISABLE", "CCACHE_EXTRAFILES"} & variables.keys()
+    assert compiler("--print-stats")[2] == ""
+
+
+def test_the_wrapper_lets_every_header_of_a_project_decide_for_nvcc(compiler, tmp_path):
+    project = tmp_path / "project"
+    (project / "csrc").mkdir(parents=True)
+    for name in ("csrc/k.cu", "csrc/k.cuh", "csrc/a.cpp"):
+        (project / name).write_text("")
+    command = ("/opt/cuda13/bin/nvcc", "-c", "k.cu", "-o", "k.o")
+    _, variables, _ = compiler(*command, "-MD", "-MF", "k.d", CACHE_SOURCE=str(project), NVCC_APPEND_FLAGS="-objtemp")
+    assert variables["CCACHE_DEPEND"] == "1"
+    assert variables["CCACHE_EXTRAFILES"] == f"{project}/csrc/k.cu:{project}/csrc/k.cuh"
+    assert variables["CCACHE_COMPILERCHECK"].split() == ["string:image", command[0], "-objtemp"]
+    _, variables, _ = compiler(*command, "-MD", CACHE_SOURCE=str(project), CCACHE_EXTRAFILES="mine")
+    assert variables["CCACHE_EXTRAFILES"] == "mine"
+    _, variables, _ = compiler(*command, CACHE_SOURCE=str(project))
+    assert variables["CCACHE_DISABLE"] == "1"
