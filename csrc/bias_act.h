@@ -11,6 +11,7 @@
 
 #include "allocate.h"
 #include "dispatch.h"
+#include "select.h"
 
 #ifdef __CUDACC__
 #define CUSTOMOPS_BOTH __host__ __device__ __forceinline__
@@ -36,7 +37,7 @@ struct Leaky {
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>& s, A z) {
     const A scaled = s.alpha * z, negative = s.alpha != A(0) ? scaled : A(0);  // relu(-inf) is 0, not 0 * -inf
-    return z < A(0) ? negative : z;
+    return CUSTOMOPS_SELECT(z < A(0), negative, z);
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>& s, A r) {
@@ -53,7 +54,7 @@ struct Tanh {
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>&, A r) {
     const A slope = A(1) - r * r;
-    return slope < A(0) ? A(0) : slope;  // y was rounded, so r may lie beyond 1
+    return CUSTOMOPS_SELECT(slope < A(0), A(0), slope);  // y was rounded, so r may lie beyond 1
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A curve(const BiasActScalars<A>&, A r) {
@@ -70,7 +71,7 @@ struct Sigmoid {
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>&, A r) {
     const A slope = r * (A(1) - r);
-    return slope < A(0) ? A(0) : slope;
+    return CUSTOMOPS_SELECT(slope < A(0), A(0), slope);
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A curve(const BiasActScalars<A>&, A r) {
@@ -84,11 +85,11 @@ struct Elu {
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>& s, A z) {
     const A below = s.alpha * M::expm1(z);
-    return z < A(0) ? below : z;
+    return CUSTOMOPS_SELECT(z < A(0), below, z);
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>& s, A r) {
-    const A below = r + s.alpha, positive = below < A(0) ? A(0) : below;
+    const A below = r + s.alpha, positive = CUSTOMOPS_SELECT(below < A(0), A(0), below);
     return r > A(0) ? A(1) : positive;
   }
   template <class M, class A>
@@ -101,7 +102,7 @@ struct Softplus {
   static constexpr bool kOfValue = true, kCurved = true;
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>&, A z) {
-    const A positive = z < A(0) ? A(0) : z, negative = z < A(0) ? z : -z;
+    const A positive = CUSTOMOPS_SELECT(z < A(0), A(0), z), negative = CUSTOMOPS_SELECT(z < A(0), z, -z);
     return positive + M::log1p(M::exp(negative));
   }
   template <class M, class A>
@@ -146,8 +147,8 @@ CUSTOMOPS_BOTH void bias_act_element(const BiasActScalars<A>& s, const A (&in)[o
                                      A (&out)[kBiasActOutputs<order>]) {
   if constexpr (order == 0) {
     const A y = Act::template value<M>(s, in[0] + b) * s.gain;
-    const A below = y > s.clamp ? s.clamp : y;  // a NaN compares false and stays
-    out[0] = below < -s.clamp ? -s.clamp : below;
+    const A below = CUSTOMOPS_SELECT(y > s.clamp, s.clamp, y);  // a NaN compares false and stays
+    out[0] = CUSTOMOPS_SELECT(below < -s.clamp, -s.clamp, below);
   } else {
     A r;
     bool keep = true;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "../select.h"
+
 #if defined(__gnu_linux__)
 // glibc 2.29 gave exp a new version, which would ask for that glibc; the architecture's first one serves them all.
 #if defined(__x86_64__)
@@ -23,7 +25,7 @@ struct Functions {
     int32_t n;
     float tail;  // exp(r) - 1, from its Taylor series: the next term is below 2e-8 of it
   };
-  static Reduced reduce(float x) {
+  CUSTOMOPS_INLINED static Reduced reduce(float x) {
     constexpr float kShift = 12582912;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     const float shifted = x * 1.44269504f + kShift, n = shifted - kShift;
     int32_t bits;
@@ -32,38 +34,38 @@ struct Functions {
     const float series = 0.5f + r * (1 / 6.f + r * (1 / 24.f + r * (1 / 120.f + r * (1 / 720.f + r * (1 / 5040.f)))));
     return {bits - 0x4b400000, r + r * r * series};
   }
-  static float power_of_two(int32_t n) {
+  CUSTOMOPS_INLINED static float power_of_two(int32_t n) {
     const uint32_t bits = uint32_t(n + 127) << 23;
     float power;
     std::memcpy(&power, &bits, sizeof power);
     return power;
   }
 
-  static float exp(float x) {
-    x = x > 100 ? 100 : x;  // still infinite
-    x = x < -110 ? -110 : x;
+  CUSTOMOPS_INLINED static float exp(float x) {
+    x = x > 100 ? 100 : x;  // still infinite; selected by bits, Swish's slope would be fused otherwise than on x86
+    x = CUSTOMOPS_SELECT(x < -110, -110.f, x);
     const Reduced e = reduce(x);
     const int32_t half = e.n >> 1;  // in two steps, so that neither factor leaves the range
     return (1 + e.tail) * power_of_two(half) * power_of_two(e.n - half);
   }
   // Up to x = 88, where it stays.
-  static float expm1(float x) {
-    x = x > 88 ? 88 : x;
-    x = x < -30 ? -30 : x;
+  CUSTOMOPS_INLINED static float expm1(float x) {
+    x = CUSTOMOPS_SELECT(x > 88, 88.f, x);
+    x = CUSTOMOPS_SELECT(x < -30, -30.f, x);
     const Reduced e = reduce(x);
     const float power = power_of_two(e.n);
     return power * e.tail + (power - 1);
   }
   // 2 artanh(u / (2 + u)), for u from 0 to 1.
-  static float log1p(float u) {
+  CUSTOMOPS_INLINED static float log1p(float u) {
     const float s = u / (2 + u), q = s * s;
     const float series =
         1 / 3.f + q * (1 / 5.f + q * (1 / 7.f + q * (1 / 9.f + q * (1 / 11.f + q * (1 / 13.f + q / 15)))));
     return 2 * (s + s * q * series);
   }
-  static float tanh(float x) {
+  CUSTOMOPS_INLINED static float tanh(float x) {
     const float e = expm1(-2 * std::fabs(x)), t = -e / (2 + e);
-    return x < 0 ? -t : t;
+    return CUSTOMOPS_SELECT(x < 0, -t, t);
   }
 
   static double exp(double x) { return std::exp(x); }
