@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import sources
@@ -20,7 +21,15 @@ CSRC = Path("csrc")  # relative, because builds run in the project's folder and 
 
 # What each library holds in a release: machine code for these, and PTX of the last for what comes after. A GPU runs the
 # code of its major version's smaller minors: 8.9 that of 8.6, 10.3 that of 10.0, and no kernel here has anything newer to use.
-RELEASE = {"cuda12": ("70", "75", "80", "86", "90+PTX"), "cuda13": ("100", "120+PTX")}
+# On ARM: T4G beside Graviton, A100, Grace Hopper and RTX cards; Thor, whose 11.0 no other architecture serves.
+RELEASES = {
+    "x86_64": {"cuda12": ("70", "75", "80", "86", "90+PTX"), "cuda13": ("100", "120+PTX")},
+    "aarch64": {"cuda12": ("75", "80", "86", "90+PTX"), "cuda13": ("100", "110", "120+PTX")},
+}
+# sysconfig says it, because this may be a cross build: docker/image/target.py.
+MACHINE = sysconfig.get_platform().removeprefix("linux-")
+RELEASE = RELEASES.get(MACHINE, RELEASES["x86_64"])
+TARGET = {"aarch64": "sbsa-linux"}.get(MACHINE, "x86_64-linux")  # NVIDIA's name of a folder of libraries
 # The compiler must be of this CUDA version; its machine code runs on every driver of the same major version.
 MAJOR = {"cuda12": 12, "cuda13": 13}
 # What the locked compilers know (nvcc --list-gpu-code), from 70 on: csrc/cuda/transposed.cuh needs __grid_constant__.
@@ -92,7 +101,7 @@ def home(name: str) -> Path:
 
 def library_folders(cuda: Path) -> list[Path]:
     """Where a toolkit keeps the static runtime: lib64 in NVIDIA's own packages, lib in wheels."""
-    folders = [cuda / name for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
+    folders = [cuda / name for name in ("lib64", "lib", f"targets/{TARGET}/lib")]
     return [folder for folder in folders if (folder / "libcudart_static.a").exists()]
 
 
@@ -140,6 +149,11 @@ def paths(*files) -> str:
     return " ".join(str(file).replace("$", "$$").replace(" ", "$ ").replace(":", "$:") for file in files)
 
 
+def headers_of_another_machine() -> list[str]:
+    """The folders that a cross build names in CXXFLAGS, which the C++ compiler reads and nvcc does not."""
+    return [word[2:] for word in shlex.split(os.environ.get("CXXFLAGS", "")) if word.startswith("-I")]
+
+
 def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, folder: Path) -> str:
     """Rules for one library.
 
@@ -149,9 +163,12 @@ def ninja_file(extension, name: str, entries: tuple[str, ...], target: Path, fol
     """
     cuda, cxx = home(name), os.environ.get("CXX", "c++")
     compile_args = sources.for_nvcc(["-fPIC", *extension.extra_compile_args])
+    for torch in headers_of_another_machine():
+        compile_args += [f"-I{torch}", f"-Xcompiler=-ffile-prefix-map={torch}=torch/include"]
     compile_args += [f"-I{include}" for include in extension.include_dirs]
     compile_args += [*map(gencode, entries), "-objtemp", "--threads=2", f"-ccbin={cxx}"]
-    link_args = [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
+    link_args = shlex.split(os.environ.get("LDFLAGS", ""))  # first, as setuptools has it: libraries of another machine
+    link_args += [f"-L{path}" for path in (*library_folders(cuda), *extension.library_dirs)]
     link_args += [f"-l{library}" for library in (*extension.libraries, *sources.CUDA_LIBRARIES)]
     # ccache preprocesses for one architecture only, and knows a compiler by its name: hash every header, and both programs.
     headers = sources.headers(CSRC, "cuda")

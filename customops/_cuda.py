@@ -23,6 +23,9 @@ class Machine(NamedTuple):
     error: str = ""  # why torch could not ask the GPUs
 
 
+TEGRAS = {53, 62, 72, 87}  # Jetson modules; Thor's 11.0 has no other minor version
+
+
 class Held(TypedDict):
     """What a CUDA library holds, as csrc/nvcc.py describes it in customops/_cuda.json."""
 
@@ -74,7 +77,7 @@ def why_not(machine: Machine, library: Held) -> str | None:
     if machine.driver < library["driver"]:
         return f"needs a driver for CUDA {dotted(library['driver'])}, this one supports {dotted(machine.driver)}: update it"
     for major, minor in machine.capabilities:
-        if any(code // 10 == major and code % 10 <= minor for code in library["machine_code"]):
+        if any(runs((major, minor), code) for code in library["machine_code"]):
             continue
         if not any(ptx <= 10 * major + minor for ptx in library["ptx"]):
             held = ", ".join(f"sm_{code}" for code in library["machine_code"])
@@ -90,6 +93,16 @@ def why_not(machine: Machine, library: Held) -> str | None:
                 f"{dotted(library['driver_for_ptx'])}, this one supports {dotted(machine.driver)}: update it"
             )
     return None
+
+
+def runs(capability: tuple[int, int], code: int) -> bool:
+    """Whether a GPU runs machine code: its own, and that of a smaller minor version unless either is of a Tegra.
+
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
+    """
+    major, minor = capability
+    own = 10 * major + minor
+    return code == own or (code // 10 == major and code < own and not {code, own} & TEGRAS)
 
 
 def gpus(machine: Machine) -> str:

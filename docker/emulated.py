@@ -50,6 +50,11 @@ LAUNCHER = """#!/bin/sh
 PYTHONHOME={root}/usr QEMU_LD_PREFIX={root} exec {qemu} -cpu "${{EMULATED_CPU:-max}}" -0 "$0" {root}/usr/bin/python3.11 "$@"
 """
 
+# What `pytest` of a test command is: unpacked wheels bring no programs, and this machine's own has another Python.
+PYTEST = """#!/bin/sh
+exec {launcher} -m pytest "$@"
+"""
+
 
 def unpacked(wheel: Path, folder: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
@@ -76,12 +81,18 @@ def write_launcher(launcher: Path, root: Path, qemu: Path) -> Path:
     return launcher
 
 
+def write_pytest(program: Path, launcher: Path) -> None:
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(PYTEST.format(launcher=shlex.quote(str(launcher))))
+    program.chmod(0o755)
+
+
 @cache
 def prepared() -> Path:
     """The folder .cache/aarch64: python, which starts the emulated CPython; root/; site/, its packages."""
     folder = CACHE / "aarch64"
     inputs = (QEMU, SYSTEM, PACKAGES, Path(rootfs.__file__))
-    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER])
+    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER, PYTEST])
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == expected:
         return folder
@@ -98,6 +109,7 @@ def prepared() -> Path:
     for entry in read_requirements(PACKAGES):
         unpacked(fetch.find_wheel(WHEELS, entry.path, entry.sha256), folder / "site")
     write_launcher(launcher, root, qemu)
+    write_pytest(folder / "site/bin/pytest", launcher)
     stamp.write_text(expected)
     return folder
 

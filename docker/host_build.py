@@ -19,9 +19,13 @@ from project_run import memory_file, pair_variables
 NEWEST_GCC_FOR_CUDA = 13
 
 
-def check_host(machine: str = images.OWN) -> None:
+def check_host(machine: str = images.OWN, variant: str = "cpu") -> None:
     interpreters.locked()
     across = machine != platform.machine()
+    if across and variant == "cuda":
+        raise Failure(
+            f"VARIANT=cuda ARCH={machine} needs ENGINE=docker or podman, whose image has the locked CUDA runtimes"
+        )
     compiler = os.environ.get("CXX", f"{machine}-linux-gnu-g++" if across else "c++")
     if shutil.which(compiler) is None:
         package = f"g++-{machine}-linux-gnu" if across else "g++"

@@ -32,10 +32,8 @@ def check_choices(variant: str, base: str, machine: str = OWN) -> None:
     """Refuses a wrong VARIANT, BASE or ARCH before anything is downloaded."""
     if machine not in MACHINES:
         raise Failure(f"ARCH must be one of {', '.join(MACHINES)}, got {machine!r}")
-    if machine == ACROSS and (variant, base) != ("cpu", "debian"):
-        raise Failure(
-            f"ARCH={ACROSS} needs VARIANT=cpu and BASE=debian, got VARIANT={variant} BASE={base}: docs/aarch64.md"
-        )
+    if machine == ACROSS and base != "debian":
+        raise Failure(f"ARCH={ACROSS} needs BASE=debian, got BASE={base}: docs/aarch64.md")
     if variant not in VARIANTS:
         raise Failure(f"VARIANT must be one of {', '.join(VARIANTS)}, got {variant!r}")
     if base not in BASES:
@@ -52,6 +50,11 @@ def dockerfile(variant: str, tree: Path = ROOT) -> Path:
 
 def cross_dockerfile(tree: Path = ROOT) -> Path:
     return tree / f"docker/Dockerfile.{ACROSS}"
+
+
+def cross_inputs(tree: Path = ROOT) -> list[Path]:
+    """What the image for ARM is made from beside locks; an older commit has no toolchain file."""
+    return [path for path in (cross_dockerfile(tree), tree / "docker/image/toolchain.cmake") if path.exists()]
 
 
 def image_name(target: str, variant: str, machine: str = OWN) -> str:
@@ -113,16 +116,18 @@ def check_disk(engine: str) -> None:
         raise Failure(f"the images need about {GIGABYTES_NEEDED} GB, {path} has {free:.1f} GB left: free some space")
 
 
-def cross_locks(tree: Path = ROOT) -> tuple[Path, Path]:
-    """What the image for ARM has besides: packages of Debian, and torch among what the emulated tests import."""
-    return tree / f"docker/locks/{ACROSS}/debian-cross.lock", tree / f"docker/locks/{ACROSS}/requirements-test.txt"
+def cross_locks(variant: str, tree: Path = ROOT) -> tuple[Path, ...]:
+    """What the image for ARM has besides: packages of Debian, torch among what the emulated tests import, CUDA's runtimes."""
+    names = ("debian-cross.lock", "requirements-test.txt", *(("requirements-cudart.txt",) if variant == "cuda" else ()))
+    return tuple(tree / f"docker/locks/{ACROSS}" / name for name in names)
 
 
 def fetch_inputs(variant: str, tree: Path = ROOT, machine: str = OWN) -> None:
     if machine == ACROSS:
-        packages, wheels = cross_locks(tree)
+        packages, *wheels = cross_locks(variant, tree)
         fetch.fetch_debian(packages, CACHE / "debian")
-        fetch.fetch_wheels(wheels, CACHE / f"wheels-{machine}", machine=machine)
+        for lock in wheels:
+            fetch.fetch_wheels(lock, CACHE / f"wheels-{machine}", machine=machine)
     cuda, locks = variant == "cuda", tree / "docker/locks"
     fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()), locks=locks)
     fetch.fetch_set(*requirement_sets(variant, tree), locks=locks)
@@ -141,7 +146,7 @@ def digest_names(variant: str, base: str, tree: Path = ROOT, machine: str = OWN)
     """
     if machine != OWN:
         below = digest_names(variant, base, tree)["build"]
-        digest = inputs_digest(below, cross_dockerfile(tree), *cross_locks(tree), Path(rootfs.__file__))
+        digest = inputs_digest(below, *cross_inputs(tree), *cross_locks(variant, tree), Path(rootfs.__file__))
         return {"build": f"{image_name('build', variant, machine)}-{digest[:12]}"}
     # What the Dockerfiles copy, and what makes the base images.
     scripts, locks = tree / "docker/image", tree / "docker/locks"
@@ -173,7 +178,8 @@ def ensure(engine: str, variant: str, base: str, tree: Path = ROOT, machine: str
             below = below_cross(engine, variant, base, tree)
         else:
             below = (bases if variant == "cpu" else below_cuda)(engine, base, tree)
-        build(engine, file, below, {target: names[target] for target in missing}, tree)
+        stages = "build-cuda" if (machine, variant) == (ACROSS, "cuda") else ""
+        build(engine, file, below, {stages or target: names[target] for target in missing}, tree)
     for target, name in names.items():
         if tree == ROOT:
             subprocess.run([engine, "tag", name, image_name(target, variant, machine)], check=True)
@@ -198,7 +204,7 @@ def below_cross(engine: str, variant: str, base: str, tree: Path) -> dict[str, s
     """Build arguments of Dockerfile.aarch64: the build image that it starts from, and the cross compiler."""
     return {
         "BUILD_IMAGE": ensure(engine, variant, base, tree)["build"],
-        "CROSS_BASE": assembled(engine, cross_locks(tree)[0], ACROSS),
+        "CROSS_BASE": assembled(engine, cross_locks(variant, tree)[0], ACROSS),
     }
 
 

@@ -260,7 +260,7 @@ def make_wheel(
     ]
     names = {}
     if engine == "host":
-        host_build.check_host(machine)
+        host_build.check_host(machine, variant)
         steps = Steps("fetch the locked tools", *per_pair)
     else:
         which = f"images, VARIANT={variant} BASE={base}{f' ARCH={machine}' * across}"

@@ -145,7 +145,7 @@ def reproduce(
     work = fresh_folder("reproduce")
     staged = stage(project.folder, work / "staged")
     if engine == "host":
-        check_host(machine)
+        check_host(machine, variant)
     project_run.fetch_locks(project, pair, "build")
     fetch.fetch_set("tools")
     facts = staged.facts | archs

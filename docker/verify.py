@@ -67,12 +67,20 @@ def is_factory(tree: Path) -> bool:
     return (tree / "Dockerfile.cpu").is_file() and (tree / "docker/locks/debian-build.lock").is_file()
 
 
+def torch_of(record: dict) -> str | None:
+    """The torch that a build had in its environment. A wheel for ARM records another: that of its headers and libraries."""
+    if provenance.machine_of(record) == images.OWN:
+        return record.get("torch")
+    locked = (line.split()[0] for line in record.get("requirements", ()))
+    return next((entry.removeprefix("torch==") for entry in locked if entry.startswith("torch==")), None)
+
+
 def foreign_environment(record: dict, engine: str, image: str, tree: Path) -> tuple[dict[str, str], list[str]]:
     """(variables, options) of a container that builds a project which does not bring its images."""
     if record["base"].startswith("Debian") and sha256_of(LOCKS / "debian-build.lock") not in record["base"]:
         raise Failure("the wheel was built on other base packages: check out the version of this factory that built it")
     project, python = project_run.load(tree), ".".join(record["python"].split(".")[:2])
-    pair = Pair(python, (record.get("torch") or project.pairs[0].torch).partition("+")[0])
+    pair = Pair(python, (torch_of(record) or project.pairs[0].torch).partition("+")[0])
     project_run.fetch_locks(project, pair, "build")
     mounts = pythons.mounts(engine, image, pair)
     folder = project_run.make_environment(project, "build", pair, engine, image, mounts)

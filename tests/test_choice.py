@@ -8,6 +8,10 @@ RELEASE = {
     "cuda12": {"machine_code": [70, 75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
     "cuda13": {"machine_code": [100, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
 }
+ARM = {
+    "cuda12": {"machine_code": [75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
+    "cuda13": {"machine_code": [100, 110, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
+}
 ONLY_13 = {"cuda13": {"machine_code": [90], "ptx": [], "driver": 13000, "driver_for_ptx": 13000}}
 V100, T4, A100, L4, H200, B200, B300, RTX5090, GB10 = (
     (7, 0),
@@ -41,6 +45,43 @@ FUTURE, PASCAL = (15, 0), (6, 1)
 )
 def test_library(library, driver, capabilities, torch):
     assert choose(Machine(driver, tuple(capabilities), torch), RELEASE)[0] == library
+
+
+@pytest.mark.parametrize(
+    ("code", "capability", "serves"),
+    [
+        (86, (8, 6), True),
+        (86, (8, 9), True),
+        (86, (8, 0), False),  # a larger minor version
+        (86, (8, 7), False),  # Orin is a Tegra: only its own
+        (87, (8, 7), True),
+        (87, (8, 9), False),
+        (110, (11, 0), True),  # Thor
+        (100, (11, 0), False),
+        (120, (12, 1), True),  # DGX Spark
+        (72, (7, 5), False),
+    ],
+)
+def test_machine_code_serves_larger_minor_versions_but_not_across_tegra(code, capability, serves):
+    held = {"cuda13": {"machine_code": [code], "ptx": [], "driver": 13000, "driver_for_ptx": 13000}}
+    assert (choose(Machine(13000, (capability,), "13.0"), held)[0] == "cuda13") == serves
+
+
+@pytest.mark.parametrize(
+    ("library", "driver", "capability"),
+    [
+        ("cuda12", 12000, (7, 5)),  # T4G
+        ("cuda12", 12020, (9, 0)),  # Grace Hopper
+        ("cuda13", 13000, (10, 0)),  # Grace Blackwell
+        ("cuda13", 13000, (10, 3)),
+        ("cuda13", 13000, (11, 0)),
+        ("cuda13", 13000, (12, 1)),
+        ("cuda12", 12080, (10, 0)),  # by PTX
+        (None, 12060, (8, 7)),  # Orin
+    ],
+)
+def test_library_on_arm(library, driver, capability):
+    assert choose(Machine(driver, (capability,), "13.0"), ARM)[0] == library
 
 
 def test_a_narrow_build_is_taken_for_what_it_holds():

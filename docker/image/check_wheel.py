@@ -66,6 +66,9 @@ def machines(wheel: Wheel) -> set[str]:
 def check_machine(name: str, library: elf.Library, wheel: Wheel) -> Iterator[str]:
     if machines(wheel) != {library.machine}:
         yield f"library: {name} is for {library.machine}, the wheel's tag says {' and '.join(sorted(machines(wheel))) or 'nothing'}"
+    named = re.search(rf"-({MACHINE})-linux-gnu\.so$", name)
+    if named and named[1] != library.machine:
+        yield f"library: {name} is for {library.machine}, where CPython does not look for a module of this name"
 
 
 def glibc_limit(wheel: Wheel) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from wheelfile import Wheel
 DEBIAN_LOCKS = ("debian-build.lock", "debian-source.lock")
 CROSS_LOCKS = ("aarch64/debian-cross.lock",)
 TORCH_LOCK = "aarch64/requirements-test.txt"  # its torch: headers and libraries for ARM
+CUDART_LOCK = "aarch64/requirements-cudart.txt"  # the CUDA runtimes that are linked on ARM, instead of those for x86-64
 CUDA_LOCKS = ("debian-cuda.lock", "requirements-cuda12.txt", "requirements-cuda13.txt", "requirements-cudart12.txt")
 
 COMMIT, NVCC = re.compile("[0-9a-f]{6,64}"), re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,5})?")
@@ -105,7 +106,7 @@ def materials(
     across = machine != "x86_64"
     debian = () if image or base == "host" else (*DEBIAN_LOCKS, *(CROSS_LOCKS if across else ()))
     python = ("requirements-tools.txt", "requirements-build.txt", *((TORCH_LOCK,) if across else ()))
-    for lock in (*debian, *python, *(CUDA_LOCKS if cuda else ())):
+    for lock in (*debian, *python, *(CUDA_LOCKS if cuda else ()), *((CUDART_LOCK,) if cuda and across else ())):
         if lock.endswith(".lock"):
             for entry in read_debian(locks / lock):
                 uri = purl("deb/debian", entry.package, entry.version)

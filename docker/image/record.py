@@ -86,9 +86,10 @@ CUDA_PACKAGES = {
 def cuda_packages(libraries: Iterable[str]) -> list[dict]:
     """The static CUDA runtime, and headers, with their locked hashes."""
     packages = []
+    runtimes = read_requirements(LOCKS / "aarch64/requirements-cudart.txt") if target.is_another() else []
     for library in libraries:
         for requirements, name in CUDA_PACKAGES[library]:
-            entries = read_requirements(LOCKS / f"requirements-{requirements}.txt")
+            entries = runtimes + read_requirements(LOCKS / f"requirements-{requirements}.txt")
             entry = next(entry for entry in entries if entry.package == name)
             facts = {"version": entry.version, "sha256": entry.sha256}
             packages.append({"name": name, "distribution": "pypi", **facts})

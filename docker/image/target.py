@@ -10,6 +10,7 @@ import platform
 import subprocess
 from pathlib import Path
 
+TOOLCHAIN = Path(__file__).resolve().with_name("toolchain.cmake")  # of CMake, which reads it from 3.21 on
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}  # the names of Debian's packages
 
 
@@ -53,6 +54,7 @@ def variables(python: Path) -> dict[str, str]:
         "AR": f"{machine()}-linux-gnu-ar",
         "SETUPTOOLS_EXT_SUFFIX": suffix.replace(platform.machine(), machine()),
         "_PYTHON_HOST_PLATFORM": f"linux-{machine()}",  # sysconfig.get_platform(), of which the wheel's tag is made
+        "CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN),
     }
     if folder := site():
         headers = [folder / "torch/include", folder / "torch/include/torch/csrc/api/include"]

@@ -39,6 +39,17 @@ def test_a_library_for_another_machine_is_refused(tmp_path, monkeypatch, machine
             emulated.library_of(wheel)
 
 
+def test_a_test_command_finds_the_emulated_pytest(tmp_path):
+    launcher = tmp_path / "with space" / "python"
+    launcher.parent.mkdir()
+    launcher.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    launcher.chmod(0o755)
+    program = launcher.parent / "bin" / "pytest"
+    emulated.write_pytest(program, launcher)
+    run = subprocess.run([program, "-q", "a b"], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["-m", "pytest", "-q", "a b"]
+
+
 def test_what_the_launcher_starts_is_python_to_itself(tmp_path):
     """Programs of tests start sys.executable: it must be the launcher, with spaces in its path and in arguments."""
     folder = tmp_path / "with space"

@@ -72,10 +72,8 @@ def assert_one_clear_line(run, message, project):
         (["VARIANT=cuda", "CUDA_ARCHS=hopper"], "CUDA_ARCHS: expected entries such as 90, 9.0, 90+PTX or cuda13:90"),
         (["CUDA_ARCHS=90"], "CUDA_ARCHS=90 requires VARIANT=cuda, got VARIANT=cpu"),
         (["ARCH=arm"], "ARCH must be one of x86_64, aarch64, got 'arm'"),
-        (
-            ["ARCH=aarch64", "VARIANT=cuda"],
-            "ARCH=aarch64 needs VARIANT=cpu and BASE=debian, got VARIANT=cuda BASE=debian",
-        ),
+        (["ARCH=aarch64", "BASE=manylinux"], "ARCH=aarch64 needs BASE=debian, got BASE=manylinux"),
+        (["ARCH=aarch64", "VARIANT=cuda", "ENGINE=host"], "VARIANT=cuda ARCH=aarch64 needs ENGINE=docker or podman"),
         (["ENGINE=dokcer"], "ENGINE must be one of auto, docker, podman, host, got 'dokcer'"),
         (["MAX_JOBS=x"], "MAX_JOBS must be a positive whole number, got 'x'"),
         (["BASE=ubuntu"], "BASE must be one of debian, manylinux, got 'ubuntu'"),

@@ -58,6 +58,19 @@ def test_a_release_serves_volta_to_blackwell_and_what_comes_after(nvcc):
     assert nvcc.architectures(spelled_out) == nvcc.RELEASE
 
 
+def test_a_cross_build_for_arm_has_its_own_release_list(root):
+    code = "import sys; sys.path.insert(0, 'csrc'); import nvcc; print(nvcc.RELEASE, nvcc.TARGET, nvcc.label(nvcc.RELEASE) == '')"
+    for machine, *expected in (
+        ("linux-aarch64", "('75', '80', '86', '90+PTX')", "('100', '110', '120+PTX')", "sbsa-linux True"),
+        ("linux-x86_64", "('70', '75', '80', '86', '90+PTX')", "('100', '120+PTX')", "x86_64-linux True"),
+    ):
+        env = os.environ | {"_PYTHON_HOST_PLATFORM": machine}
+        run = subprocess.run(
+            [sys.executable, "-c", code], cwd=root, env=env, capture_output=True, text=True, check=True
+        )
+        assert all(words in run.stdout for words in expected), run.stdout
+
+
 @pytest.mark.parametrize(
     ("wanted", "chosen", "label"),
     [

@@ -78,6 +78,14 @@ def test_the_ninja_file_of_nvcc_has_relative_sources_every_header_and_an_object_
         re.search(r"CCACHE_EXTRAFILES=(\S+)", text)[1].split(":")
     )
     assert "-Wl,--version-script=csrc/exports.map" in text
+    assert "-L/other/lib" not in text
+    # A cross build names the torch of the other machine in the compiler's own variables: it is found first.
+    monkeypatch.setenv("CXXFLAGS", "-I/other/include -ffile-prefix-map=/a=.")
+    monkeypatch.setenv("LDFLAGS", "-L/other/lib")
+    extension.include_dirs, extension.library_dirs = ["/own/include"], ["/own/lib"]
+    text = nvcc.ninja_file(extension, "cuda12", ("90",), tmp_path / "k.so", tmp_path / "objects")
+    assert 0 < text.index("-I/other/include") < text.index("-I/own/include")
+    assert 0 < text.index("-L/other/lib") < text.index("-L/own/lib")
 
 
 def cmake_lists(tree, folder):

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -18,6 +19,7 @@ import pytest
 import record
 import target
 import torch_pinned
+import verify
 from test_check_wheel import library, wheel  # noqa: F401, the fixtures
 from test_record import facts, raw_wheel, read  # noqa: F401, the fixtures
 
@@ -90,6 +92,46 @@ def test_a_wheel_of_one_machine_holds_libraries_for_it_alone(wheel, library, com
     assert not [problem for problem in check_wheel.check(path)[0] if problem.startswith("tag:")]
 
 
+@pytest.mark.parametrize("named", ["x86_64", "aarch64"])
+def test_a_module_is_named_after_its_machine(wheel, library, named):  # noqa: F811
+    name = f"customops/_core.cpython-311-{named}-linux-gnu.so"
+    body = code_for("aarch64", library({"memcpy": ("libc.so.6", "GLIBC_2.17")}))
+    found = torch_pinned.check(wheel({name: body}, tag="cp311-cp311-manylinux_2_28_aarch64"), 40)[0]
+    expected = f"library: {name} is for aarch64, where CPython does not look for a module of this name"
+    assert (expected in found) == (named != "aarch64")
+
+
+def test_verify_installs_the_torch_of_the_build_machine():
+    locked = ["ninja==1.13 --hash=sha256:" + "ab" * 32, "torch==2.13.0 --hash=sha256:" + "cd" * 32]
+    own = {"torch": "2.13.0+cpu", "requirements": locked}
+    assert verify.torch_of(own) == "2.13.0+cpu"
+    assert verify.torch_of(own | {"torch": "2.10.0", "machine": "aarch64"}) == "2.13.0"
+    assert verify.torch_of({"requirements": locked[:1], "machine": "aarch64"}) is None
+
+
+def test_cmake_is_told_the_machine_by_a_toolchain_file(monkeypatch, tmp_path):
+    """Compiler, processor, torch and the name of a module, as CMake itself understands the file."""
+    if shutil.which("cmake") is None:
+        pytest.skip("no cmake on the PATH")
+    for command in ("gcc", "g++"):
+        (tmp_path / f"{OTHER}-linux-gnu-{command}").symlink_to(shutil.which(command))
+    monkeypatch.setenv("CUSTOMOPS_TARGET", OTHER)
+    monkeypatch.setenv("CUSTOMOPS_TARGET_SITE", "/other")
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(toy LANGUAGES CXX)\n"
+        'message(STATUS "told ${CMAKE_CROSSCOMPILING} ${CMAKE_SYSTEM_PROCESSOR} ${Torch_DIR} ${PYTHON_MODULE_EXTENSION}")\n'
+    )
+    env = os.environ | target.variables(sys.executable) | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    run = subprocess.run(
+        ["cmake", "-S", tmp_path, "-B", tmp_path / "build"], env=env, capture_output=True, text=True, check=True
+    )
+    suffix = f".cpython-{sys.version_info[0]}{sys.version_info[1]}-{OTHER}-linux-gnu.so"
+    assert f"told TRUE {OTHER} /other/torch/share/cmake/Torch {suffix}" in run.stdout
+    assert f"/{OTHER}-linux-gnu-g++" in run.stdout
+
+
 def test_a_wheel_of_two_machines_is_refused(wheel):  # noqa: F811
     both = ["py3-none-manylinux_2_28_aarch64", "py3-none-manylinux_2_28_x86_64"]
     path = wheel(tag="py3-none-manylinux_2_28_aarch64.manylinux_2_28_x86_64", inner_tag="\nTag: ".join(both))
@@ -132,6 +174,28 @@ def test_provenance_names_the_cross_compiler_and_torch_of_the_target(root):
     cross = {entry.path.rsplit("/", 1)[1] for entry in lockfile.read_debian(locks / "aarch64/debian-cross.lock")}
     assert arm - own == cross | {"torch==2.10.0"}
     assert own < arm
+    runtimes = {"nvidia-cuda-runtime==13.0.96", "nvidia-cuda-runtime-cu12==12.9.79"}
+    linked = {
+        (item["name"], item["digest"]["sha256"])
+        for item in provenance.materials(locks, "Debian 11 packages", True, machine="aarch64")
+    }
+    not_linked = {
+        (item["name"], item["digest"]["sha256"]) for item in provenance.materials(locks, "Debian 11 packages", True)
+    }
+    assert {name for name, _ in linked - not_linked} == {entry for entry in arm - own} | runtimes
+
+
+def test_the_sbom_names_the_cuda_runtime_of_the_target(monkeypatch):
+    """The same version as on x86-64 and another file."""
+    found = {}
+    for machine in ("x86_64", "aarch64"):
+        monkeypatch.setenv("CUSTOMOPS_TARGET", machine)
+        found[machine] = {p["name"]: p for p in record.cuda_packages(["cuda12", "cuda13"])}
+    assert found["x86_64"].keys() == found["aarch64"].keys()
+    for name, package in found["aarch64"].items():
+        own = found["x86_64"][name]
+        assert package["version"] == own["version"]
+        assert (package["sha256"] == own["sha256"]) == ("cccl" in name)
 
 
 def test_the_cross_compiler_is_the_images_own_gcc(root):
@@ -187,6 +251,7 @@ def test_a_new_wheel_replaces_those_of_its_machine_alone(tmp_path, monkeypatch, 
 
 
 def test_the_image_for_another_machine_is_named_after_what_it_is_made_from(root, tmp_path):
+    assert images.digest_names("cuda", "debian", machine="aarch64")["build"].startswith("customops-build:cuda-aarch64-")
     names = images.digest_names("cpu", "debian", machine="aarch64")
     assert set(names) == {"build"}
     assert names["build"].startswith("customops-build:cpu-aarch64-")
