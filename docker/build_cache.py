@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05  # how soon the relay notices that it should end
 LARGEST = 512 * 1024 * 1024  # bytes of one object; Redis takes no more
 KEY = re.compile(rb"ccache:[0-9a-f]{40}")
 ARGUMENTS = {b"GET": 1, b"EXISTS": 1, b"SET": 2}
-DURATIONS = "customops:seconds"  # object -> how long its compile took, beside the objects
+DURATIONS = "compile:seconds"  # object -> how long its compile took, beside the objects
 
 
 class BadRequest(Exception):

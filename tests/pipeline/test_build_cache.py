@@ -97,7 +97,7 @@ def test_what_a_build_stores_another_finds(ask, server):
 
 
 @pytest.mark.parametrize(
-    "request_", [[b"FLUSHALL"], [b"CONFIG", b"SET", b"dir"], [b"GET", b"secrets"], [b"SET", b"customops:seconds", b"x"],
+    "request_", [[b"FLUSHALL"], [b"CONFIG", b"SET", b"dir"], [b"GET", b"secrets"], [b"SET", b"compile:seconds", b"x"],
                  [b"SET", KEY, b"x", b"EX", b"1"], [b"EVAL", b"x", b"0"], [b"SET", KEY], [], b"FLUSHALL\r\n", b"*1\r\n$-1\r\n",
                  b"*2\r\n$3\r\nGETxx$47\r\n", b"*99999999999\r\n"],
 )  # fmt: skip
