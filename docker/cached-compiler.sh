@@ -15,7 +15,7 @@ case ${1##*/} in
     # dependencies ccache would preprocess.
     case " $* " in
       *" -MD "* | *" -MMD "* | *" --generate-dependencies-with-compile "*) export CCACHE_DEPEND=1 ;;
-      *) export CCACHE_DISABLE=1 ;;
+      *) exec "$@" ;;
     esac
     if [ -z "$CCACHE_EXTRAFILES" ] && [ -d "$CACHE_SOURCE" ]; then
       CCACHE_EXTRAFILES=$(find "$CACHE_SOURCE" -name .git -prune -o -type f \

@@ -235,5 +235,7 @@ def test_the_wrapper_lets_every_header_of_a_project_decide_for_nvcc(compiler, tm
     assert variables["CCACHE_COMPILERCHECK"].split() == ["string:image", command[0], "-objtemp"]
     _, variables, _ = compiler(*command, "-MD", CACHE_SOURCE=str(project), CCACHE_EXTRAFILES="mine")
     assert variables["CCACHE_EXTRAFILES"] == "mine"
-    _, variables, _ = compiler(*command, CACHE_SOURCE=str(project))
-    assert variables["CCACHE_DISABLE"] == "1"
+    plain = tmp_path / "nvcc"
+    plain.write_text("#!/bin/sh\necho plain=yes\n")
+    plain.chmod(0o755)
+    assert compiler(str(plain), *command[1:], CACHE_SOURCE=str(project))[:2] == (0, {"plain": "yes"})
