@@ -79,11 +79,11 @@ def pipeline(theme: style.Theme):
 
 
 def architectures() -> dict[str, tuple[str, ...]]:
-    """RELEASE of csrc/nvcc.py, which cannot be imported without setuptools."""
+    """RELEASES of csrc/nvcc.py for x86-64; it cannot be imported without setuptools."""
     for node in ast.parse((ROOT / "csrc/nvcc.py").read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "RELEASE":
-            return ast.literal_eval(node.value)
-    raise SystemExit("error: csrc/nvcc.py has no RELEASE any more: docs/figures/pictures.py reads it")
+        if isinstance(node, ast.Assign) and node.targets[0].id == "RELEASES":
+            return ast.literal_eval(node.value)["x86_64"]
+    raise SystemExit("error: csrc/nvcc.py has no RELEASES any more: docs/figures/pictures.py reads it")
 
 
 def sm(entries: tuple[str, ...]) -> str:
