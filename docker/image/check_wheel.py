@@ -40,6 +40,12 @@ SOURCES = re.compile(
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"
 )
+# What a build leaves behind by accident.
+LEFT_BEHIND = re.compile(
+    r"(^|/)(__pycache__|\.git|\.cache)/|^(build/|setup\.py$)|\.(o|lo|a|la|pyc|pyo|d|ninja|gcno|gcda)$"
+)
+# What a library may export: how the module in front of one that is built with aten_stable learns its functions.
+EXPORTED = {"aten_stable_describe"}
 TORCH_CXX = re.compile(r"_Z[A-Z]*(2at|3c10|5torch)")
 
 
@@ -77,8 +83,11 @@ def glibc_limit(wheel: Wheel) -> tuple[int, ...]:
     return GLIBC_OF_MANYLINUX_2_28 if limit <= (2, 28) else limit
 
 
-def check_files(wheel: Wheel) -> Iterator[str]:
-    """Only the package's own Python files and libraries, and metadata; each as RECORD says."""
+def check_files(wheel: Wheel, any_files: bool = False) -> Iterator[str]:
+    """Only the package's own Python files and libraries, and metadata; each as RECORD says.
+
+    any_files: also what other people's projects hold: packages of other names, modules beside them, data.
+    """
     package = wheel.info.split("-")[0]
     for name in wheel.names:
         path = PurePosixPath(name)
@@ -89,6 +98,7 @@ def check_files(wheel: Wheel) -> Iterator[str]:
             known = path.suffix in PACKAGE_SUFFIXES and not inside.startswith("csrc/")
             known = known or path.name in ("_cuda.json", "py.typed") or SOURCES.fullmatch(inside)
             expected = path.parts[0] == package and known and "__pycache__" not in path.parts
+            expected = expected or (any_files and not LEFT_BEHIND.search(name))
         if not expected:
             yield f"file: {name} does not belong in the wheel"
     yield from wheel.differs_from_record()
@@ -122,7 +132,8 @@ def check_library(name: str, wheel: Wheel, libraries: dict[str, elf.Library], fa
         if not symbol.name:
             continue
         if symbol.defined:
-            if symbol.exported and not (symbol.absolute and symbol.name in library.defined_versions):
+            of_map = symbol.absolute and symbol.name in library.defined_versions
+            if symbol.exported and not of_map and symbol.name not in EXPORTED:
                 yield f"symbol: {name} exports {symbol.name}, which another library might pick up"
         elif TORCH_CXX.match(symbol.name):
             yield f"symbol: {name} needs {symbol.name}, ATen/c10/torch C++ that changes between torch releases"
@@ -199,16 +210,16 @@ def collect(findings: Iterator[str], where: str = "file: it cannot be read: ") -
     return found
 
 
-def check(path: Path) -> tuple[list[str], list[str]]:
+def check(path: Path, any_files: bool = False) -> tuple[list[str], list[str]]:
     """(problems, facts) of a wheel. What cannot be read in one way only is a problem, never an exception."""
     facts = [f"{path.name}: {path.stat().st_size / 1000:.0f} kB"]
-    return collect(check_contents(path, facts)), facts
+    return collect(check_contents(path, facts, any_files)), facts
 
 
-def check_contents(path: Path, facts: list[str]) -> Iterator[str]:
+def check_contents(path: Path, facts: list[str], any_files: bool) -> Iterator[str]:
     wheel = Wheel(path)
     yield from collect(check_tag(wheel))
-    yield from collect(check_files(wheel))
+    yield from collect(check_files(wheel, any_files))
     libraries: dict[str, elf.Library] = {}
     compiled = [name for name in wheel.names if wheel.read(name).startswith(b"\x7fELF")]
     for name in compiled:
@@ -258,11 +269,14 @@ def main() -> None:
     parser.add_argument("wheel", type=Path, nargs="+")
     parser.add_argument("--policy", choices=("strict", "torch-pinned"), default="strict")
     parser.add_argument("--max-megabytes", type=int, default=MAX_MEGABYTES)
+    parser.add_argument(
+        "--any-files", action="store_true", help="strict: packages of other names, and data, belong in the wheel"
+    )
     args = parser.parse_args()
     failed = False
     for wheel in args.wheel:
         if args.policy == "strict":
-            problems, facts = check(wheel)
+            problems, facts = check(wheel, args.any_files)
         else:
             import torch_pinned  # not at the top: it imports this module
 

@@ -148,6 +148,12 @@ def test_exported_symbol(wheel, library):
     assert problem == "symbol: customops/_cpu.so exports leaked, which another library might pick up"
 
 
+def test_what_a_module_of_aten_stable_exports(wheel, library):
+    code = "const char *aten_stable_describe(void) { return 0; } int leaked(void) { return 1; }"
+    (problem,) = check_wheel.check(wheel({"customops/_cpu.so": library({}, code=code)}))[0]
+    assert "exports leaked" in problem
+
+
 def test_no_library_at_all(wheel):
     assert "file: the wheel holds no compiled library" in check_wheel.check(wheel({"customops/_cpu.so": b"text"}))[0]
 
@@ -166,6 +172,18 @@ def test_rpath(wheel, library):
 )  # fmt: skip
 def test_stray_file(wheel, name):
     assert f"file: {name} does not belong in the wheel" in check_wheel.check(wheel({name: b"x"}))[0]
+
+
+@pytest.mark.parametrize("name", ["other/__init__.py", "single.py", "customops/data/rates.csv", "customops/kernel.cu"])
+def test_what_other_peoples_projects_hold(wheel, name):
+    path = wheel({name: b"x"})
+    assert check_wheel.check(path)[0] == [f"file: {name} does not belong in the wheel"]
+    assert check_wheel.check(path, any_files=True)[0] == []
+
+
+@pytest.mark.parametrize("name", ["other/a.o", "other/__pycache__/a.py", "build/lib/a.py", "setup.py"])
+def test_what_a_build_left_behind(wheel, name):
+    assert check_wheel.check(wheel({name: b"x"}), any_files=True)[0] == [f"file: {name} does not belong in the wheel"]
 
 
 def test_the_sources_travel(wheel, root, sources):
