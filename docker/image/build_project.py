@@ -33,6 +33,9 @@ NETWORK = Path(os.environ.get("BUILD_NETWORK") or HERE / "network.so")
 # The environments of our own project, which the images hold: what a lock has in common with them need not be installed.
 HELD = {"build": "/opt/build-tools", "test": "/opt/test-tools"}
 WHEELS = (Path("/wheels"),)
+# Of CPython's own flags, what decides the code: setuptools takes CFLAGS of the environment in place of all of them.
+LIKE_CPYTHON = "-DNDEBUG -fwrapv -O3"
+CHOOSE_THEIR_OWN = ("scikit_build_core", "mesonpy")  # build backends that have a build type instead
 
 
 def pair_of(project: Project) -> Pair:
@@ -91,7 +94,10 @@ def build_variables(project: Project, source: Path, environment: Path, python: P
     # First ours, which corrects what libfaketime makes of a sleep.
     preload = [word for word in (str(NETWORK) if NETWORK.exists() else "", base.get("LD_PRELOAD")) if word]
 
+    optimised = "" if project.backend.startswith(CHOOSE_THEIR_OWN) else LIKE_CPYTHON
+
     def flags(name: str, *own: str) -> str:
+        """The last word on one subject holds: the caller's, and after these, the project's."""
         return " ".join(word for word in (cross.get(name, ""), base.get(name, ""), *own) if word)
 
     return base | linker(python) | cuda | cross | {
@@ -101,8 +107,8 @@ def build_variables(project: Project, source: Path, environment: Path, python: P
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",
         "PIP_NO_INDEX": "1",
-        "CFLAGS": flags("CFLAGS", maps),
-        "CXXFLAGS": flags("CXXFLAGS", maps),
+        "CFLAGS": f"{optimised} {flags('CFLAGS', maps)}".strip(),
+        "CXXFLAGS": f"{optimised} {flags('CXXFLAGS', maps)}".strip(),
         **({"LDFLAGS": flags("LDFLAGS")} if cross else {}),
         "NVCC_APPEND_FLAGS": f"{base.get('NVCC_APPEND_FLAGS', '')} -objtemp".strip(),
         "LD_PRELOAD": " ".join(preload),

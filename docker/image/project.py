@@ -147,6 +147,13 @@ class Project:
         return self.locks / f"requirements-{kind}{suffix}.txt"
 
     @property
+    def backend(self) -> str:
+        """The build backend's module, such as setuptools.build_meta."""
+        system = self.pyproject.get("build-system", {})
+        named = system.get("build-backend") if isinstance(system, dict) else None
+        return named if isinstance(named, str) else "setuptools.build_meta:__legacy__"
+
+    @property
     def build_requires(self) -> list[str]:
         """What the lock of the build is resolved from, without what the backend asks for when it is called."""
         system = self.pyproject.get("build-system", {})

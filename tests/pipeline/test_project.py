@@ -264,3 +264,41 @@ def test_a_build_selector_yields_to_a_cpython_that_was_asked_for(root, tmp_path,
     said = json.loads(run.stdout)
     assert (said["command"], said["extras"], said["passed"]) == ("", ["one", "two"], {"SHOWN": "5"})
     assert said["environment"] == {"A": "1", "SHOWN": "5"}
+
+
+def test_setuptools_compiles_as_cpython_does_and_a_project_has_the_last_word(root, tmp_path, host_environment):
+    """setuptools takes CFLAGS of the environment in place of CPython's own, and ours only map paths."""
+    toy = tmp_path / "toy"
+    toy.mkdir()
+    (toy / "setup.py").write_text(
+        "from setuptools import Extension, setup\n"
+        "setup(name='toy', ext_modules=[Extension('fast', ['fast.c'], extra_compile_args=['-O1'])])\n"
+    )
+    (toy / "fast.c").write_text(
+        '#include <Python.h>\nstatic struct PyModuleDef d = {PyModuleDef_HEAD_INIT, "fast"};\n'
+        "PyMODINIT_FUNC PyInit_fast(void) { return PyModule_Create(&d); }\n"
+    )
+    command = ["bash", root / "docker/image/build-wheel.sh", toy, tmp_path / "out"]
+    run = subprocess.run(command, env=host_environment(toy, V="1"), capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (line,) = [line.split() for line in run.stdout.splitlines() if " -c fast.c" in line]
+    assert [word for word in line if word.startswith("-O")] == ["-O3", "-O1"]
+    assert {"-DNDEBUG", "-fwrapv"} <= set(line)
+
+
+@pytest.mark.parametrize(
+    ("backend", "optimised"),
+    [("setuptools.build_meta", True), ("own_backend", True), ("scikit_build_core.build", False), ("mesonpy", False)],
+)
+def test_build_backends_with_a_build_type_choose_their_own_level(root, project, tmp_path, backend, optimised):
+    project(f'[build-system]\nrequires = []\nbuild-backend = "{backend}"\n')
+    code = (
+        "import sys, build_project as b, pathlib as p; here = p.Path(sys.argv[1]);"
+        "found = b.build_variables(b.Project(here), here, here, p.Path(sys.executable), here / 'log');"
+        "print(found['CFLAGS']); print(found['CXXFLAGS'])"
+    )
+    command = [common.virtual_environment("tools") / "python", "-c", code, tmp_path]
+    env = os.environ | {"PYTHONPATH": str(root / "docker/image"), "CFLAGS": "-O1", "CXXFLAGS": "-O1"}
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+    level = "-DNDEBUG -fwrapv -O3 -O1 " if optimised else "-O1 "
+    assert [line.partition("-ffile-prefix-map")[0] for line in said] == [level, level]
