@@ -44,6 +44,11 @@ DIST_INFO = re.compile(
 LEFT_BEHIND = re.compile(
     r"(^|/)(__pycache__|\.git|\.cache)/|^(build/|setup\.py$)|\.(o|lo|a|la|pyc|pyo|d|ninja|gcno|gcda)$"
 )
+# What Python runs at every start, or what replaces a part of Python or torch, wherever a wheel may put files.
+NOT_ASKED_FOR = re.compile(
+    r"([^/]+\.data/(purelib|platlib)/)?([^/]+\.(pth|start)|(sitecustomize|usercustomize)(/.+|\.[^/]+)|(torch|torchgen|functorch)/.+)"
+    r"|[^/]+\.data/data/(.+/)?python[0-9.t]*/.+|[^/]+\.data/(scripts|data/bin)/(python|pip)[0-9.]*"
+)
 # What a library may export: how the module in front of one that is built with aten_stable learns its functions.
 EXPORTED = {"aten_stable_describe"}
 TORCH_CXX = re.compile(r"_Z[A-Z]*(2at|3c10|5torch)")
@@ -96,9 +101,10 @@ def check_files(wheel: Wheel, any_files: bool = False) -> Iterator[str]:
         else:
             inside = name.removeprefix(f"{package}/")
             known = path.suffix in PACKAGE_SUFFIXES and not inside.startswith("csrc/")
-            known = known or path.name in ("_cuda.json", "py.typed") or SOURCES.fullmatch(inside)
+            known = known or inside == "_cuda.json" or path.name == "py.typed" or SOURCES.fullmatch(inside)
             expected = path.parts[0] == package and known and "__pycache__" not in path.parts
-            expected = expected or (any_files and not LEFT_BEHIND.search(name))
+            others = any_files and not LEFT_BEHIND.search(name) and not NOT_ASKED_FOR.fullmatch(name)
+            expected = expected or others
         if not expected:
             yield f"file: {name} does not belong in the wheel"
     yield from wheel.differs_from_record()
@@ -163,9 +169,8 @@ def check_cuda(wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str]
     """Device code: as the build record and the loader's _cuda.json say, in every unit, compressed, no GPU served twice."""
     record, described = wheel.build_record() or {}, {}
     check_record(record)
-    for name in wheel.names:
-        if name.endswith("/_cuda.json"):
-            described = strict.json_object(wheel.read(name), name)
+    if (name := f"{wheel.info.split('-')[0]}/_cuda.json") in wheel.names:  # where the loader reads it
+        described = strict.json_object(wheel.read(name), name)
     expected = expected_cuda(record)
     if record.get("variant") == "cuda" and not expected:
         yield "CUDA: the build record promises CUDA kernels and names no library"

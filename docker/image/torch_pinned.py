@@ -11,7 +11,7 @@ from pathlib import Path
 
 import elf
 import loadable
-from check_wheel import ALLOWED_LIBRARIES, MACHINE, check_machine, collect, version
+from check_wheel import ALLOWED_LIBRARIES, MACHINE, NOT_ASKED_FOR, check_machine, collect, version
 from pinning import TORCH_CXX
 from wheelfile import Wheel
 
@@ -92,6 +92,8 @@ def findings(path: Path, megabytes: int, facts: list[str]) -> Iterator[str]:
     wheel = Wheel(path)
     yield from collect(check_tag(wheel))
     yield from collect(wheel.differs_from_record())
+    for name in filter(NOT_ASKED_FOR.fullmatch, wheel.names):
+        yield f"file: {name} does not belong in the wheel: it would run without being asked, or replace a part of Python or torch"
     compiled = [name for name in wheel.names if wheel.read(name).startswith(b"\x7fELF")]
     for name in compiled:
         yield from collect(check_library(name, wheel.read(name), wheel, facts), f"library: {name} ")

@@ -11,6 +11,7 @@ import zipfile
 
 import check_wheel
 import pytest
+import torch_pinned
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="bad libraries are made with gcc, which is missing")
 
@@ -186,6 +187,35 @@ def test_what_a_build_left_behind(wheel, name):
     assert check_wheel.check(wheel({name: b"x"}), any_files=True)[0] == [f"file: {name} does not belong in the wheel"]
 
 
+NOT_ASKED_FOR = [
+    "evil.pth",
+    "evil.start",
+    "sitecustomize.py",
+    "usercustomize/__init__.py",
+    "torch/_extra.py",
+    "customops-0.1.0.data/purelib/evil.pth",
+    "customops-0.1.0.data/platlib/sitecustomize.cpython-311-x86_64-linux-gnu.so",
+    "customops-0.1.0.data/data/lib/python3.11/site-packages/evil.pth",
+    "customops-0.1.0.data/scripts/python3",
+]
+
+
+@pytest.mark.parametrize("name", NOT_ASKED_FOR)
+def test_what_would_run_without_being_asked(wheel, name):
+    """Whatever the policy: other people's projects may hold much, but not this."""
+    path = wheel({name: b"x"})
+    (problem,) = check_wheel.check(path, any_files=True)[0]
+    assert problem == f"file: {name} does not belong in the wheel"
+    assert any(said.startswith(problem) for said in torch_pinned.check(path, 40)[0])
+
+
+def test_what_is_like_it_and_harmless(wheel):
+    names = ["other/evil.pth.txt", "other/sitecustomize.py", "torchlike/a.py", "customops-0.1.0.data/scripts/pipx-run"]
+    path = wheel(dict.fromkeys(names, b"x"))
+    assert check_wheel.check(path, any_files=True)[0] == []
+    assert not any("does not belong" in said for said in torch_pinned.check(path, 40)[0])
+
+
 def test_the_sources_travel(wheel, root, sources):
     """All that setup.py takes along is known to the check, and all that the loader and CMake compile is taken."""
     taken = {path.relative_to(root).as_posix() for path in sources.packaged(root / "csrc")}
@@ -283,6 +313,15 @@ def test_good_cuda_libraries_are_reported(cuda_wheel):
 def test_bad_cuda_libraries(cuda_wheel, changes, message):
     problems = check_wheel.check(cuda_wheel(**{"held": HELD, "recorded": RECORDED} | changes))[0]
     assert any(re.search(message, problem) for problem in problems), problems
+
+
+@pytest.mark.parametrize("true", [b"{}", b'{"cuda13": {}}'])
+def test_another_cuda_json_does_not_stand_for_the_loaders(wheel, true):
+    """The last one of that name used to count, wherever it was."""
+    files = {"customops/_cuda.json": b'{"cuda12": {"machine_code": [90]}}', "customops/zz/_cuda.json": true}
+    problems = check_wheel.check(wheel(files))[0]
+    assert "file: customops/zz/_cuda.json does not belong in the wheel" in problems
+    assert "CUDA: _cuda.json says {'cuda12': {'machine_code': [90]}}, the build record {}" in problems
 
 
 def test_a_record_that_promises_nothing_for_cuda(cuda_wheel):
