@@ -12,6 +12,7 @@ import pwd
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import supervise
 from image import provenance
 from lockfile import Locked, read_debian
 from lockfile import read_requirements as parse_requirements
-from strict import Refused  # the folder of image is on the path now
+from strict import Refused, one_line  # the folder of image is on the path now
 from wheelfile import Wheel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -195,6 +196,29 @@ def given_wheel(wanted: str, target: str) -> Path:
     if not found[0].is_file():
         raise Failure(f"{wanted} is a folder: name a wheel in it, as in {example}")
     return found[0]
+
+
+def built_wheels(folder: Path) -> list[Path]:
+    """The wheels that a build left. A link that a container made is not followed: out here it leads to another file."""
+    wheels = sorted(folder.glob("*.whl"))
+    for path in wheels:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise Failure(
+                f"the build left {one_line(path.name)}, which is not a file of its own: its scripts have to copy the wheel"
+            )
+    return wheels
+
+
+def read_left(path: Path, most: int) -> str:
+    """At most so many bytes of a file that a container may have written; empty if there is none, or a link, a pipe, ..."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, most).decode(errors="replace") if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+    finally:
+        os.close(descriptor)
 
 
 def read_wheel(path: Path) -> Wheel:

@@ -31,6 +31,7 @@ from common import (
     LOCKS,
     ROOT,
     Failure,
+    built_wheels,
     environment,
     fresh_folder,
     main_guard,
@@ -202,12 +203,12 @@ def machine_of(name: str) -> str:
     return found[1] if found else images.OWN
 
 
-def publish(project: Project, out: Path) -> list[Path]:
+def publish(project: Project, out: Path, shared_cache: str = "") -> list[Path]:
     """Copies the wheels and their provenance to dist/, then removes earlier ones of the same distribution and machine."""
-    wheels = sorted(out.glob("*.whl"))
+    wheels = built_wheels(out)
     if not wheels:
         raise Failure(f"the build left no wheel in {out}")
-    files = [file for wheel in wheels for file in (wheel, provenance.write(wheel, LOCKS))]
+    files = [file for wheel in wheels for file in (wheel, provenance.write(wheel, LOCKS, shared_cache))]
     project.dist.mkdir(exist_ok=True)
     with contextlib.ExitStack() as all_of_them:  # appear together, after the last byte of all
         for file in files:
@@ -288,7 +289,7 @@ def make_wheel(
                 host_build.build(project, pair, own, variant, archs, machine)
             else:
                 build_in_container(project, pair, engine, names["build"], python[pair], own, archs, cache)
-            (built,) = own.glob("*.whl")
+            (built,) = built_wheels(own)
             made.append((built.rename(out / built.name), pair))
         steps.next()
         if across:
@@ -297,7 +298,7 @@ def make_wheel(
             host_build.test(project, pair, out, test_options())
         else:
             test_in_container(project, pair, engine, names["test"], python[pair], out)
-    for wheel in publish(project, out):
+    for wheel in publish(project, out, type(cache).__name__.lower() if cache else ""):
         shown = wheel.relative_to(ROOT) if ROOT in wheel.parents else wheel
         steps.finish(f"{shown}, {wheel.stat().st_size / 1000:.0f} kB, sha256 {sha256_of(wheel)}")
 

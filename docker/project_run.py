@@ -24,6 +24,7 @@ from common import (
     Failure,
     environment,
     fresh_folder,
+    read_left,
     read_requirements,
     sha256_of,
     virtual_environment,
@@ -110,8 +111,9 @@ def own_error() -> Iterator[Path]:
     try:
         yield folder / "error"
     except subprocess.CalledProcessError as error:
-        if (folder / "error").is_file():
-            raise Failure((folder / "error").read_text(errors="replace").strip()[:2000]) from error
+        if said := read_left(folder / "error", 2000).strip():
+            shown = ("".join(c if c.isprintable() else "?" for c in line) for line in said.splitlines())
+            raise Failure("\n".join(shown)) from error
         raise
 
 

@@ -26,6 +26,7 @@ from common import (
     IMAGE_SCRIPTS,
     ROOT,
     Failure,
+    built_wheels,
     environment,
     fresh_folder,
     main_guard,
@@ -130,7 +131,7 @@ def report(engine: str, image: str, first: Path, second: Path) -> None:
 
 def compare(engine: str, image: str, first: Path, second: Path) -> str:
     """The common sha256 of the wheels that two folders hold; fails with a report when they differ."""
-    (left,), (right,) = first.glob("*.whl"), second.glob("*.whl")
+    (left,), (right,) = built_wheels(first), built_wheels(second)
     sums = [sha256_of(path) for path in (left, right)]
     print(f"{sums[0]}  {left.name}  ({first.name})\n{sums[1]}  {right.name}  ({second.name})", flush=True)
     if sums[0] != sums[1]:

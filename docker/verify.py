@@ -23,6 +23,7 @@ from common import (
     LOCKS,
     ROOT,
     Failure,
+    built_wheels,
     fresh_folder,
     git,
     given_wheel,
@@ -111,7 +112,7 @@ def rebuild(record: dict, engine: str, repository: Path = ROOT) -> tuple[str, Pa
         image = images.ensure(engine, variant, base, machine=machine)["build"]
         variables, options = foreign_environment(record, engine, image, tree)
         build_with_run(engine, image, tree, out, facts | variables, options=options)
-    wheels = list(out.glob("*.whl"))
+    wheels = built_wheels(out)
     if len(wheels) != 1:
         raise Failure(f"the commit builds {len(wheels)} wheels, expected one")
     return image, wheels[0]

@@ -3,7 +3,8 @@
     python docker/image/provenance.py dist/customops-....whl [--locks docker/locks]
 
 The statement lists every input with its sha256: the source commit, every Debian package and every Python wheel of the
-locks. It depends only on the wheel and the locks, so it is as reproducible as the wheel.
+locks. It depends only on the wheel and the locks, so it is as reproducible as the wheel; but that it says so if `make wheel CACHE=`
+took objects from a shared cache.
 Format: in-toto Statement v1, SLSA provenance v1. Standard library only.
 """
 
@@ -121,7 +122,8 @@ def materials(
     return found
 
 
-def statement(wheel: Path, locks: Path) -> dict:
+def statement(wheel: Path, locks: Path, shared_cache: str = "") -> dict:
+    """shared_cache: of which kind the cache was that objects may have come from (`make wheel CACHE=`): no lock names those."""
     record = read_record(wheel)
     container = record["base"] != "host"
     source = (
@@ -139,7 +141,8 @@ def statement(wheel: Path, locks: Path) -> dict:
                     key: record[key]
                     for key in ("base", "compiler", "cuda", "machine", "python", "torch")
                     if key in record
-                },
+                }
+                | ({"shared_cache": shared_cache} if shared_cache else {}),
                 "resolvedDependencies": source
                 + materials(
                     locks, record["base"], bool(record.get("cuda")), record.get("requirements"), machine_of(record)
@@ -152,9 +155,9 @@ def statement(wheel: Path, locks: Path) -> dict:
     }
 
 
-def write(wheel: Path, locks: Path) -> Path:
+def write(wheel: Path, locks: Path, shared_cache: str = "") -> Path:
     path = wheel.with_name(wheel.name + ".provenance.json")
-    path.write_text(json.dumps(statement(wheel, locks), indent=1) + "\n")
+    path.write_text(json.dumps(statement(wheel, locks, shared_cache), indent=1) + "\n")
     return path
 
 

@@ -66,6 +66,31 @@ def test_a_wrong_pyproject_is_one_line(project, text, message):
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_a_container_left_for_a_message_is_not_followed(tmp_path, monkeypatch, kind):
+    """A hostile build wrote a link there: the first lines of a file of the host became the last line of make."""
+    monkeypatch.setattr(common, "CACHE", tmp_path)
+    (tmp_path / "secret").write_text("secret\n")
+    failed = subprocess.CalledProcessError(1, ["docker"])
+    with pytest.raises(subprocess.CalledProcessError), project_run.own_error() as error:
+        {
+            "link": lambda: error.symlink_to(tmp_path / "secret"),
+            "pipe": lambda: os.mkfifo(error),
+            "folder": error.mkdir,
+        }[kind]()
+        raise failed
+
+
+def test_what_a_container_left_for_a_message_is_printable_and_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(common, "CACHE", tmp_path)
+    with pytest.raises(common.Failure) as failure, project_run.own_error() as error:
+        error.write_text("no é \x1b]0;title\x07\u202etxt\nsecond" + "x" * 10_000_000)
+        raise subprocess.CalledProcessError(1, ["docker"])
+    first, second = str(failure.value).split("\n")
+    assert first == "no é ?]0;title??txt"
+    assert second.startswith("secondxxx") and len(second) < 2000
+
+
 def test_a_folder_without_a_project(tmp_path):
     with pytest.raises(BadProject, match="holds no project"):
         Project(tmp_path)

@@ -137,6 +137,18 @@ def test_the_validator_does_complain(raw_wheel):
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bom)) is not None
 
 
+def test_provenance_says_that_objects_came_from_a_shared_cache(raw_wheel, root):
+    """No lock names them. The wheel itself does not say so: it is the same file with and without the cache."""
+    wheel = raw_wheel("one")
+    record.complete(wheel)
+    said = [
+        json.loads(provenance.write(wheel, root / "docker/locks", kind).read_text())["predicate"]["buildDefinition"]
+        for kind in ("", "redis")
+    ]
+    assert said[1]["internalParameters"].pop("shared_cache") == "redis"
+    assert said[0] == said[1]
+
+
 def test_provenance_follows_from_wheel_and_locks(raw_wheel, root):
     wheel = raw_wheel("one")
     record.complete(wheel)

@@ -10,6 +10,8 @@ import sys
 import engine
 import images
 import pytest
+import reproduce
+from common import Failure
 
 ENGINE = engine.choose("auto")[0]
 if ENGINE != "host" and images.inspect(ENGINE, images.image_name("build", "cpu"), "{{.Id}}") is None:
@@ -75,6 +77,17 @@ def own_cache(root, tmp_path):
         (root / ".cache" / name).mkdir(parents=True, exist_ok=True)
         (cache / name).symlink_to(root / ".cache" / name)
     return cache
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_link_to_one_wheel_is_not_another(tmp_path, second):
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    (folders[not second] / "x.whl").write_bytes(b"wheel")
+    (folders[second] / "x.whl").symlink_to(folders[not second] / "x.whl")
+    with pytest.raises(Failure, match="not a file of its own"):
+        reproduce.compare("host", "", *folders)
 
 
 @pytest.mark.parametrize("plant", PLANTS)

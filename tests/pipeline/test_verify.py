@@ -1,6 +1,7 @@
 """`make verify`: which commits it builds, and that nothing of a commit runs on this machine."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -169,6 +170,27 @@ def test_a_release_is_a_tag_on_main(git, stray, tagged, message):
         assert trust.release_commit(git.project, "v1") == git("rev-parse", "main")
     with pytest.raises(common.Failure, match="has no tag v2"):
         trust.release_commit(git.project, "v2")
+
+
+def test_a_commit_that_links_to_the_given_wheel_does_not_build_it(git, tmp_path, monkeypatch):
+    """A container cannot read the wheel that it has to give again, but the link that it leaves leads to it out here."""
+    record = {"source": {"commit": git("rev-parse", "main"), "date_epoch": 1700000000}, "base": "debian"}
+    given = make_wheel(tmp_path / "dist", record["source"]["commit"], code=b"steal()\n")
+
+    def build(engine, image, source, out, *rest, **more):
+        (out / NAME).symlink_to(given)
+
+    monkeypatch.setattr(verify, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(verify, "is_factory", lambda tree: True)
+    for name in ("debian", "wheels"):
+        (tmp_path / "cache" / name).mkdir(parents=True)
+    monkeypatch.setattr(images, "fetch_inputs", lambda variant, tree, machine: None)
+    monkeypatch.setattr(images, "ensure", lambda *_: {"build": "image"})
+    monkeypatch.setattr(verify, "build_with_run", build)
+    monkeypatch.setattr(verify.engines, "choose", lambda wanted: ("none", ""))
+    monkeypatch.setattr("sys.argv", ["verify.py", "--project", str(git.project), str(given)])
+    with pytest.raises(common.Failure, match=rf"the build left {re.escape(NAME)}, which is not a file of its own"):
+        verify.main()
 
 
 BUILD, with_images = build_image("cpu")
