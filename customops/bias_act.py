@@ -60,7 +60,8 @@ def bias_act(
 
     Examples:
         >>> import torch, customops
-        >>> customops.bias_act(torch.tensor([[-1.0, 2.0]]), torch.tensor([0.0, 1.0]), act="relu", gain=1.0, clamp=2.5)
+        >>> x, b = torch.tensor([[-1.0, 2.0]]), torch.tensor([0.0, 1.0])
+        >>> customops.bias_act(x, b, act="relu", gain=1.0, clamp=2.5)
         tensor([[0.0000, 2.5000]])
     """
     if not (isinstance(x, Tensor) and (b is None or isinstance(b, Tensor))):

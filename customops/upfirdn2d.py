@@ -59,7 +59,8 @@ def upfirdn2d(
     Examples:
         >>> import torch, customops
         >>> f = customops.setup_filter([1, 3, 3, 1])
-        >>> customops.upfirdn2d(torch.ones(1, 1, 4, 4), f, up=2, padding=[2, 1, 2, 1], gain=4).shape
+        >>> x = torch.ones(1, 1, 4, 4)
+        >>> customops.upfirdn2d(x, f, up=2, padding=[2, 1, 2, 1], gain=4).shape
         torch.Size([1, 1, 8, 8])
     """
     if not (isinstance(x, Tensor) and (f is None or isinstance(f, Tensor))):
@@ -135,7 +136,8 @@ def filter2d(
 
     Examples:
         >>> import torch, customops
-        >>> customops.filter2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
+        >>> f = customops.setup_filter([1, 3, 3, 1])
+        >>> customops.filter2d(torch.ones(1, 1, 4, 4), f).shape
         torch.Size([1, 1, 4, 4])
     """
     return upfirdn2d(
@@ -157,7 +159,8 @@ def upsample2d(
 
     Examples:
         >>> import torch, customops
-        >>> customops.upsample2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
+        >>> f = customops.setup_filter([1, 3, 3, 1])
+        >>> customops.upsample2d(torch.ones(1, 1, 4, 4), f).shape
         torch.Size([1, 1, 8, 8])
     """
     factors = _pair("up", up)
@@ -177,7 +180,8 @@ def downsample2d(
 
     Examples:
         >>> import torch, customops
-        >>> customops.downsample2d(torch.ones(1, 1, 4, 4), customops.setup_filter([1, 3, 3, 1])).shape
+        >>> f = customops.setup_filter([1, 3, 3, 1])
+        >>> customops.downsample2d(torch.ones(1, 1, 4, 4), f).shape
         torch.Size([1, 1, 2, 2])
     """
     factors = _pair("down", down)

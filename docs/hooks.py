@@ -18,6 +18,19 @@ DEFINED = re.compile(
 JIT = re.compile(r"customops\._(?:build|recipes)\.")
 
 
+# In a table, a long name may break after one of these, and nowhere else: `CUSTOMOPS_` / `COMPILER`. A link's text is a name, too.
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+BREAK_AFTER = re.compile(r"(?<=[A-Za-z0-9+])([_/.=:-]+)(?=[A-Za-z0-9<$*])|(?<=[a-z])()(?=[A-Z][a-z])")
+TAG = re.compile(r"(<[^>]*>|&[^;\s]+;)")
+
+
+def breakable(match: re.Match) -> str:
+    """A table whose names may break between their parts."""
+    parts = TAG.split(match[0])  # text, tag, text, ...
+    parts[::2] = [BREAK_AFTER.sub(lambda found: f"{found[0]}<wbr>", text) for text in parts[::2]]
+    return "".join(parts)
+
+
 def public(text: str) -> str:
     return JIT.sub("customops.jit.", DEFINED.sub("customops.", text))
 
@@ -68,6 +81,7 @@ def on_page_content(html, page, **_):
 
     html = re.sub(r":(?:func|class|mod|meth):(<code>)", r"\1", html)
     html = re.sub(r'<img [^>]*src="([^"]*img/[^"]+\.svg)"[^>]*>', twins, html)
+    html = TABLE.sub(breakable, html)
     if page.file.src_uri == "api.md":
         html = public(html)
         for item in page.toc:

@@ -74,7 +74,7 @@ def pipeline(theme: style.Theme):
         )
         y += 0.98
     box(axes, theme, 0.1, y, WIDTH - 0.2, 0.92, "dist/customops-...-py3-none-manylinux_2_28_x86_64.whl",
-        "build record, SBOM, licences and provenance inside and beside it\nmake reproduce: another machine makes the same bytes", theme.colours[3])  # fmt: skip
+        "build record, SBOM, licences and provenance inside and beside it\nmake reproduce: a second build gives the same bytes", theme.colours[3])  # fmt: skip
     return figure
 
 

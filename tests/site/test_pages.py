@@ -24,12 +24,23 @@ PROBLEMS = """() => {
   const shown = element => element.getClientRects().length > 0;
   for (const image of document.images)
     if (shown(image) && !(image.complete && image.naturalWidth > 0)) found.push(`broken image: ${image.src}`);
+  for (const image of document.images)
+    if (!image.alt) found.push(`image without a description: ${image.src}`);
   for (const table of document.querySelectorAll("table")) {
     const box = table.getBoundingClientRect();
     if (shown(table) && (box.right > width + 1 || box.left < -1))
       found.push(`table wider than the page: ${table.innerText.slice(0, 60)} (${Math.round(box.left)} to ${Math.round(box.right)} of ${width})`);
     const frame = table.closest(".md-typeset__scrollwrap");
     if (frame && frame.scrollWidth > frame.clientWidth + 1) found.push(`table wider than its column: ${table.innerText.slice(0, 60)}`);
+    const texts = document.createTreeWalker(table, NodeFilter.SHOW_TEXT);
+    for (let text; (text = texts.nextNode());)
+      for (const word of text.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+        const range = document.createRange();
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        const lines = new Set([...range.getClientRects()].filter(r => r.width > 0).map(r => Math.round(r.top)));
+        if (lines.size > 1) found.push(`word of a table on two lines: ${word[0]}`);
+      }
   }
   if (document.documentElement.scrollWidth > width + 1)
     found.push(`the page scrolls sideways: ${document.documentElement.scrollWidth} of ${width}`);
@@ -106,8 +117,13 @@ BROKEN = """<!doctype html><title>x</title><link rel=icon href=data:,>"""
     [
         ("<script>console.error('wrong')</script>", "console"),
         ("<script>undefined_name</script>", "exception"),
-        ("<img src=missing.png>", "broken image"),
+        ("<img src=missing.png alt=x>", "broken image"),
+        ("<img src=data:image/gif;base64,R0lGODlhAQABAAAAACw=>", "without a description"),
         ("<table style='width:3000px'><tr><td>x</table>", "table wider"),
+        (
+            "<table style='width:5em; overflow-wrap:anywhere'><tr><td>depthwise convolution</table>",
+            "on two lines: convolution",
+        ),
         ("<p style='width:3000px'>x", "sideways"),
     ],
 )
