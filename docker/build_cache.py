@@ -15,21 +15,25 @@ import shutil
 import socket
 import socketserver
 import ssl
+import stat
 import threading
+import time
 import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import fetch
-from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_requirements, replacing
+from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_left, read_requirements, replacing
+from strict import one_line
 
 WRAPPER = ROOT / "docker/cached-compiler.sh"
-SECONDS_TO_CONNECT = 10
+SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 60
 POLL_SECONDS = 0.05  # how soon the relay notices that it should end
 LARGEST = 512 * 1024 * 1024  # bytes of one object; Redis takes no more
 KEY = re.compile(rb"ccache:[0-9a-f]{40}")
 ARGUMENTS = {b"GET": 1, b"EXISTS": 1, b"SET": 2}
+MOST_NOTE, MOST_SECONDS = 100_000, 100_000_000  # bytes that are read of what others wrote
 DURATIONS = "compile:seconds"  # object -> how long its compile took, beside the objects
 
 
@@ -72,8 +76,8 @@ def spelled(parts: list[bytes]) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
-def read_reply(file):
-    """The answer to one command: bytes, an int, a list, or None.
+def read_reply(file, inside: bool = False):
+    """The answer to one command: bytes, an int, a list of these (none is inside another), or None.
 
     Raises:
         Failure: the server says that it failed, or is no Redis.
@@ -81,15 +85,15 @@ def read_reply(file):
     line = file.readline(4096)
     kind, text = line[:1], line[1:].rstrip(b"\r\n")
     if kind == b"-":
-        raise Failure(f"it says: {text.decode(errors='replace')[:200]}")
+        raise Failure(f"it says: {one_line(text.decode(errors='replace'), 200)}")
     if kind == b"+":
         return text
-    if kind not in (b":", b"$", b"*") or not re.fullmatch(rb"-1|\d{1,9}", text):
+    if kind not in (b":", b"$") + (b"*",) * (not inside) or not re.fullmatch(rb"-1|\d{1,7}", text):
         raise Failure("it answers, but not as a Redis server")
     size = int(text)
     if kind == b":" or size < 0:
         return size if kind == b":" else None
-    return [read_reply(file) for _ in range(size)] if kind == b"*" else file.read(size + 2)[:-2]
+    return [read_reply(file, True) for _ in range(size)] if kind == b"*" else file.read(size + 2)[:-2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Redis:
 
     def connect(self) -> socket.socket:
         """A connection that is logged in."""
-        try:
+        with self.called():
             connection = socket.create_connection((self.host, self.port), timeout=SECONDS_TO_CONNECT)
             if self.encrypted:
                 connection = ssl.create_default_context().wrap_socket(connection, server_hostname=self.host)
@@ -114,43 +118,63 @@ class Redis:
             if self.password:
                 self.ask(connection, "AUTH", *words)
             self.ask(connection, "SELECT", str(self.database))
+        return connection
+
+    @contextlib.contextmanager
+    def called(self) -> Iterator[None]:
+        """Says which server failed."""
+        try:
+            yield
         except (OSError, Failure) as error:
             raise Failure(f"CACHE={self.name} cannot be used: {error}; correct it, or leave CACHE out") from error
-        return connection
+
+    def answer(self, *words: str):
+        """What the server says to one command."""
+        with self.connect() as connection, self.called():
+            return self.ask(connection, *words)
 
     @staticmethod
     def ask(connection: socket.socket, *words: str):
         connection.sendall(spelled([word.encode() for word in words]))
-        with connection.makefile("rb", buffering=0) as file:  # takes nothing that comes after the answer
-            return read_reply(_Exact(file))
+        try:
+            return read_reply(_Exact(connection, time.monotonic() + SECONDS_TO_ANSWER))
+        finally:
+            connection.settimeout(SECONDS_TO_CONNECT)
 
     def durations(self) -> dict[str, float]:
-        with self.connect() as connection:
-            flat = self.ask(connection, "HGETALL", DURATIONS) or []
+        flat = self.answer("HGETALL", DURATIONS) or []
+        if not isinstance(flat, list):
+            raise Failure(f"CACHE={self.name} cannot be used: it answers, but not as a Redis server")
         return numbers(dict(zip(flat[::2], flat[1::2], strict=False)))
 
     def keep(self, durations: dict[str, float]) -> None:
         if durations:
-            with self.connect() as connection:
-                self.ask(connection, "HSET", DURATIONS, *(str(x) for item in durations.items() for x in item))
+            self.answer("HSET", DURATIONS, *(str(x) for item in durations.items() for x in item))
 
 
 class _Exact:
-    """Reads lines and bytes from a file without a buffer, and nothing beyond them."""
+    """Reads lines and bytes from a connection, nothing beyond them, until a time: a server may send byte after byte for ever."""
 
-    def __init__(self, file):
-        self.file = file
+    def __init__(self, connection: socket.socket, until: float):
+        self.connection, self.until = connection, until
+
+    def some(self, size: int) -> bytes:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"its answer was not complete after {SECONDS_TO_ANSWER} s")
+        self.connection.settimeout(min(left, SECONDS_TO_CONNECT))
+        return self.connection.recv(min(size, 1 << 16))
 
     def read(self, size: int) -> bytes:
         parts = []
-        while size and (part := self.file.read(size)):
+        while size and (part := self.some(size)):
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
     def readline(self, size: int) -> bytes:
         line = b""
-        while len(line) < size and not line.endswith(b"\n") and (byte := self.file.read(1)):
+        while len(line) < size and not line.endswith(b"\n") and (byte := self.some(1)):
             line += byte
         return line
 
@@ -164,8 +188,8 @@ class Folder:
 
     def durations(self) -> dict[str, float]:
         try:
-            found = json.loads((self.path / "seconds.json").read_text())
-        except (OSError, ValueError):
+            found = json.loads(read_left(self.path / "seconds.json", MOST_SECONDS))
+        except (ValueError, RecursionError):
             return {}
         return numbers(found) if isinstance(found, dict) else {}
 
@@ -175,7 +199,11 @@ class Folder:
                 partial.write_text(json.dumps(self.durations() | durations, indent=1, sort_keys=True) + "\n")
 
     def size(self) -> int:
-        return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+        total = 0
+        for path in self.path.rglob("*"):
+            with contextlib.suppress(OSError):  # another machine removed it
+                total += path.lstat().st_size if path.is_file() else 0
+        return total
 
 
 def numbers(found: dict) -> dict[str, float]:
@@ -183,7 +211,7 @@ def numbers(found: dict) -> dict[str, float]:
     durations = {}
     for key, value in found.items():
         key, value = (word.decode(errors="replace") if isinstance(word, bytes) else word for word in (key, value))
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             if 0 < float(value) < 1e6:
                 durations[str(key)] = float(value)
     return durations
@@ -202,16 +230,20 @@ def parse(wanted: str) -> Folder | Redis | None:
     if not colon:
         path = Path(wanted).resolve()
         path.mkdir(parents=True, exist_ok=True)
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise Failure(
+                f"CACHE={wanted} may be written by everybody on this machine, and what lies there becomes part of the wheel: chmod o-w {path}"
+            )
         return Folder(wanted, path)
-    try:
-        url = urllib.parse.urlsplit(wanted)
-        port, database = url.port or 6379, re.fullmatch(r"/?(\d{0,3})", url.path)
-    except ValueError as error:
-        raise Failure(f"CACHE={wanted.rpartition('@')[2]}: {error}") from error
     if "@" in wanted:
         raise Failure(
             "CACHE holds a user or password, which everybody would read: set CACHE_USER and CACHE_PASSWORD instead"
         )
+    try:
+        url = urllib.parse.urlsplit(wanted)
+        port, database = url.port or 6379, re.fullmatch(r"/?(\d{0,3})", url.path)
+    except ValueError as error:
+        raise Failure(f"CACHE={wanted}: {error}") from error
     if scheme not in ("redis", "rediss") or not url.hostname or not database or url.query or url.fragment:
         raise Failure(
             f"CACHE must be a folder or redis://host[:port][/database] (rediss:// with TLS), got {wanted}: "
@@ -274,7 +306,7 @@ def read_notes(folder: Path) -> list[Compile]:
     """What was compiled; a note that is not complete, of a compiler that was killed or failed, is left out."""
     found = []
     for path in sorted(folder.iterdir()):
-        words = path.read_text(errors="replace").split("\n")
+        words = read_left(path, MOST_NOTE).split("\n")
         said = dict(line.split(" ", 1) for line in words if re.fullmatch(r"(took|status) \d{1,9}|object .+", line))
         if said.get("status") == "0" and {"took", "object"} <= said.keys():
             hit = bool({"direct_cache_hit", "preprocessed_cache_hit"} & set(words))
@@ -315,6 +347,7 @@ def shared(cache: Folder | Redis, project: str, image: str) -> Iterator[tuple[di
     """(variables, options) of a container that builds with a shared cache; says at the end, however it ends, what came from it."""
     known = cache.durations()
     folder = fresh_folder("shared")
+    folder.chmod(0o700)  # the relay is logged in: no other user of this machine gets to its socket
     binary(folder / "ccache")
     shutil.copyfile(WRAPPER, folder / "wrapper")
     (folder / "wrapper").chmod(0o755)

@@ -142,10 +142,13 @@ def ccache(image: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def own_cache(image: str) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """(variables, options) of a container that builds with the cache of this checkout."""
-    objects = CACHE / "ccache"
-    objects.mkdir(exist_ok=True)
+def own_cache(project: Project, image: str) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """(variables, options) of a container that builds with the cache that this checkout has for a project.
+
+    Each has its own: whose code is built can write any object into it.
+    """
+    objects = CACHE / "ccache" / project_run.key(project)
+    objects.mkdir(parents=True, exist_ok=True)
     yield ccache(image), [f"--volume={objects}:/ccache"]
 
 
@@ -175,7 +178,7 @@ def build_in_container(
     with (
         build_cache.shared(cache, build_cache.project_name(project.pyproject), image)
         if cache
-        else own_cache(image) as (caching, options)
+        else own_cache(project, image) as (caching, options)
     ):
         variables = staged.facts | archs | caching | passed | pair_variables(pair, "/environment")
         run_cibuildwheel(engine, image, source, out, variables, *options, *mounts, *python)

@@ -93,11 +93,16 @@ def fetch_locks(project: Project, pair: Pair, *kinds: str) -> None:
         fetch_lock(check_lock(project, kind, pair), pair, project)
 
 
+def key(project: Project) -> str:
+    """Names what is kept for a project, by its folder."""
+    return hashlib.sha256(str(project.folder).encode()).hexdigest()[:16]
+
+
 def memory_file(project: Project) -> Path:
     """Where the peaks of a project's compilers are kept; an empty one to begin with."""
     folder = CACHE / "memory"
     folder.mkdir(exist_ok=True)
-    path = folder / f"{hashlib.sha256(str(project.folder).encode()).hexdigest()[:16]}.json"
+    path = folder / f"{key(project)}.json"
     if not path.exists():
         path.write_text("{}\n")
     return path

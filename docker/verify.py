@@ -50,6 +50,12 @@ def check_out(commit: str, folder: Path, repository: Path = ROOT) -> Path:
     run = git(repository, *line_ends, f"--work-tree={folder}", "checkout", "--force", "--quiet", commit, "--", ".")
     if run.returncode:
         raise Failure(f"commit {commit} cannot be checked out: {run.stderr.strip()}")
+    top = os.path.realpath(folder)
+    for path in folder.rglob("*"):
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
+            raise Failure(
+                f"commit {commit} holds {path.relative_to(folder)}, a link out of its tree, which is not followed here"
+            )
     return folder
 
 
@@ -99,6 +105,8 @@ def rebuild(record: dict, engine: str, repository: Path = ROOT) -> tuple[str, Pa
     out = work / "out"
     out.mkdir()
     if is_factory(tree):
+        if os.path.lexists(tree / ".cache"):
+            raise Failure(f"commit {facts['SOURCE_COMMIT']} holds .cache, where the locked inputs of its build belong")
         images.fetch_inputs(variant, tree, machine)
         across = (f"wheels-{machine}",) if machine != images.OWN else ()
         for name in ("debian", "wheels", *across):  # the Dockerfiles copy from there

@@ -1,5 +1,6 @@
 """make wheel CACHE=...: what of it a build can reach, and what it says at the end. The cache itself is ccache's."""
 
+import contextlib
 import io
 import os
 import re
@@ -7,8 +8,13 @@ import socket
 import socketserver
 import subprocess
 import threading
+import time
+from pathlib import Path
 
 import build_cache
+import common
+import make_wheel
+import project_run
 import pytest
 from common import Failure
 
@@ -132,6 +138,7 @@ def test_passwords_stay_outside(server, monkeypatch):
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
+        ("redis://me:hid/den@host", "set CACHE_USER and CACHE_PASSWORD"),
         ("redis://me:hidden@host", "set CACHE_USER and CACHE_PASSWORD"),
         ("s3://bucket", "must be a folder or redis://"),
         ("redis://", "must be a folder or redis://"),
@@ -162,6 +169,141 @@ def test_durations_are_kept_beside_the_objects(kind, server, tmp_path):
     if kind == "folder":
         (tmp_path / "objects/seconds.json").write_text('{"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}')
         assert cache.durations() == {"e": 2.0}
+
+
+class Hostile(socketserver.ThreadingTCPServer):
+    """Answers every command with the same bytes, and then, if asked to, with one more every now and then."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, answer, trickle=0.0):
+        self.answer, self.trickle = answer, trickle
+        super().__init__(("127.0.0.1", 0), _Hostile)
+
+
+class _Hostile(socketserver.StreamRequestHandler):
+    def handle(self):
+        with contextlib.suppress(OSError):
+            for number in range(3):  # SELECT, HGETALL
+                if not self.request.recv(1000):
+                    return
+                self.wfile.write(self.server.answer if number else b"+OK\r\n")
+                while number and self.server.trickle:
+                    time.sleep(self.server.trickle)
+                    self.wfile.write(b"1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"*1\r\n" * 3000, "not as a Redis server"),
+        (b"*999999999\r\n", "not as a Redis server"),
+        (b"$999999999\r\n", "not as a Redis server"),
+        (b"-no\x1b]0;title\x07\r\n", r"it says: no\\x1b\]0;title\\x07"),
+    ],
+)
+def test_a_hostile_server_is_one_line(answer, said):
+    with Hostile(answer) as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        with pytest.raises(Failure, match=said) as failure:
+            build_cache.parse(address(running)).durations()
+        running.shutdown()
+    assert str(failure.value).isprintable()
+
+
+def test_a_server_that_never_ends_its_answer(monkeypatch):
+    monkeypatch.setattr(build_cache, "SECONDS_TO_ANSWER", 0.5)
+    with Hostile(b"$", trickle=0.05) as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(Failure, match=r"cannot be used: (timed out|its answer was not complete after 0\.5 s)"):
+            build_cache.parse(address(running)).durations()
+        assert time.monotonic() - began < 5
+        running.shutdown()
+
+
+def test_what_others_write_into_a_folder_is_no_durations(tmp_path):
+    cache = build_cache.parse(str(tmp_path / "objects"))
+    listed = tmp_path / "objects/seconds.json"
+    listed.write_text("[" * 100_000)
+    assert cache.durations() == {}
+    listed.write_text('{"a": 1' + "0" * 400 + ', "b": 2}')
+    assert cache.durations() == {"b": 2.0}
+    listed.unlink()
+    os.mkfifo(listed)
+    assert cache.durations() == {}, "must not wait for a writer"
+
+
+def test_a_folder_that_everybody_may_write_is_refused(tmp_path):
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects").chmod(0o1777)
+    with pytest.raises(Failure, match=r"may be written by everybody .*: chmod o-w /"):
+        build_cache.parse(str(tmp_path / "objects"))
+    (tmp_path / "objects").chmod(0o2775)
+    assert build_cache.parse(str(tmp_path / "objects")).path == tmp_path / "objects"
+
+
+def test_each_project_has_a_cache_of_its_own(tmp_path, monkeypatch):
+    """Whose code is built can write objects that the next build of another project would take."""
+    monkeypatch.setattr(make_wheel, "CACHE", tmp_path / "cache")
+    mounted = []
+    for name in ("ours", "hostile", "ours"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "pyproject.toml").touch()
+        with make_wheel.own_cache(project_run.load(tmp_path / name), "image") as (variables, (option,)):
+            assert variables["CCACHE_DIR"] == "/ccache"
+            mounted.append(option)
+    assert mounted[0] == mounted[2] != mounted[1]
+    assert all(Path(option.removeprefix("--volume=").removesuffix(":/ccache")).is_dir() for option in mounted)
+
+
+def test_a_file_that_another_machine_removes_is_no_error(tmp_path, monkeypatch):
+    cache = build_cache.parse(str(tmp_path / "objects"))
+    for name in ("kept", "gone"):
+        (tmp_path / "objects" / name).write_bytes(b"12345")
+    (tmp_path / "objects/link").symlink_to("kept")
+    is_file = type(tmp_path).is_file
+
+    def removing(path):
+        there = is_file(path)
+        if path.name == "gone":
+            path.unlink()
+        return there
+
+    monkeypatch.setattr(type(tmp_path), "is_file", removing)
+    assert cache.size() == 5 + len("kept")
+
+
+def test_notes_are_files(tmp_path):
+    """Those of a build of strangers: a link would be followed out here, a pipe would never end."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "secret").write_text("took 1\nobject secret\nstatus 0\n")
+    (tmp_path / "log/link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "log/pipe")
+    (tmp_path / "log/folder").mkdir()
+    assert build_cache.read_notes(tmp_path / "log") == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
+def test_no_other_user_reaches_the_relay(server, tmp_path, monkeypatch):
+    """It is logged in to the server: whoever reaches its socket writes objects."""
+    monkeypatch.setattr(common, "CACHE", tmp_path)
+    monkeypatch.setattr(build_cache, "binary", lambda target: target.touch())
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    with build_cache.shared(build_cache.parse(address(server)), "x", "image") as (_, options):
+        socket_path = tmp_path / "shared/redis.sock"
+        assert socket_path.exists()
+        assert f"--volume={tmp_path / 'shared'}:/cache" in options
+        if (other := os.fork()) == 0:
+            os.setgroups([])
+            os.setgid(4321)
+            os.setuid(4321)
+            with contextlib.suppress(PermissionError), socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(socket_path))
+                os._exit(1)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0, "another user reached the relay"
 
 
 def test_the_last_line_counts_compiles(tmp_path):

@@ -193,6 +193,37 @@ def test_a_commit_that_links_to_the_given_wheel_does_not_build_it(git, tmp_path,
         verify.main()
 
 
+@pytest.mark.parametrize("where", ["/etc/passwd", "../..", "a/../../../b", "folder/../..", "loop"])
+def test_a_commit_whose_links_lead_out_of_it_is_not_built(git, tmp_path, where):
+    """Docker would read such a Dockerfile out here, and show its lines in an error."""
+    (git.project / "loop").symlink_to("loop")
+    (git.project / "Dockerfile.cpu").symlink_to(where)
+    git("add", ".")
+    git("commit", "--quiet", "--message=link")
+    if where == "loop":
+        verify.check_out(git("rev-parse", "HEAD"), tmp_path / "tree", git.project)
+        return
+    with pytest.raises(common.Failure, match=r"holds Dockerfile.cpu, a link out of its tree"):
+        verify.check_out(git("rev-parse", "HEAD"), tmp_path / "tree", git.project)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_commit_brings_no_inputs_of_its_own(git, tmp_path, monkeypatch, link):
+    """Locked files are linked into .cache of the tree, and then its .cache is removed."""
+    (git.project / "elsewhere").mkdir()
+    (git.project / "elsewhere/debian").write_text("")
+    (git.project / ".cache").symlink_to("elsewhere") if link else (git.project / ".cache").write_text("")
+    for name in ("Dockerfile.cpu", "docker/locks/debian-build.lock"):
+        (git.project / name).parent.mkdir(exist_ok=True)
+        (git.project / name).write_text("")
+    git("add", ".")
+    git("commit", "--quiet", "--message=cache")
+    record = {"source": {"commit": git("rev-parse", "HEAD"), "date_epoch": 1700000000}, "base": "debian"}
+    monkeypatch.setattr(images, "fetch_inputs", lambda variant, tree, machine: None)
+    with pytest.raises(common.Failure, match=r"holds \.cache, where the locked inputs"):
+        verify.rebuild(record, "none", git.project)
+
+
 BUILD, with_images = build_image("cpu")
 
 
