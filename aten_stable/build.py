@@ -11,15 +11,14 @@ from aten_stable import INCLUDE
 from aten_stable.face import write_face
 from aten_stable.scan import covered, through_dispatcher, verdict
 
-OPERATORS = INCLUDE / "ATen/ops"
 
-
-def write_operator_headers(torch: Path) -> None:
+def write_operator_headers(torch: Path, include: Path = INCLUDE) -> None:
     """<ATen/ops/relu.h> and its like: one for each of torch's, that brings all functions, or says what is not covered."""
-    if OPERATORS.is_dir():
+    operators = include / "ATen/ops"
+    if operators.is_dir():
         return
     known = through_dispatcher() | covered()
-    with tempfile.TemporaryDirectory(dir=OPERATORS.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=operators.parent) as folder:
         for path in (torch / "include/ATen/ops").glob("*.h"):
             name = path.stem
             text = "#pragma once\n#include <aten_stable/factories.h>\n"
@@ -30,19 +29,31 @@ def write_operator_headers(torch: Path) -> None:
             Path(folder, path.name).write_text(text)
         with contextlib.suppress(OSError):  # another process was first
             os.chmod(folder, 0o755)
-            Path(folder).rename(OPERATORS)
+            Path(folder).rename(operators)
             Path(folder).mkdir()
+
+
+def headers(torch: Path, include: Path = INCLUDE) -> list[str]:
+    """What finds these headers before torch's own; `include` is a folder of them, by default this package's."""
+    write_operator_headers(torch, include)
+    return [
+        f"-I{include}",
+        f"-I{torch / 'include'}",
+        "-DTORCH_TARGET_VERSION=0x020a000000000000",  # nothing is used that torch 2.10 lacks
+    ]
+
+
+def factory_flags(prefix: str, include: Path, torch: Path) -> list[str]:
+    """What all modules of a project compile with whose build names each of them (TORCH_EXTENSION_NAME): see pybind.h."""
+    return [*headers(torch, include), f"-DATEN_STABLE_PREFIX={prefix}"]
 
 
 def flags(module: str, torch: Path) -> list[str]:
     """What g++ and nvcc need for the sources of `module` (say, theirs._C), beside their own options."""
-    write_operator_headers(torch)
     name = module.rpartition(".")[2]
     return [
         "-std=c++17",
-        f"-I{INCLUDE}",  # before torch's own
-        f"-I{torch / 'include'}",
-        "-DTORCH_TARGET_VERSION=0x020a000000000000",  # nothing is used that torch 2.10 lacks
+        *headers(torch),
         f"-DTORCH_EXTENSION_NAME={name}",
         f"-DATEN_STABLE_NAMESPACE={module.replace('.', '__')}",
     ]

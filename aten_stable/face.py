@@ -8,8 +8,13 @@ from pathlib import Path
 TEMPLATE = Path(__file__).with_name("_face.py")
 
 
-def write_face(path: Path, library: str) -> None:
+def face(library: str) -> str:
+    """The text of the module in front of a library of this name, which lies beside it."""
     text = TEMPLATE.read_text()
     marker = 'LIBRARY = "library.so"'
     assert text.count(marker) == 1
-    path.write_text(text.replace(marker, f'LIBRARY = "{library}"'))
+    return text.replace(marker, f'LIBRARY = "{library}"')
+
+
+def write_face(path: Path, library: str) -> None:
+    path.write_text(face(library))

@@ -139,6 +139,13 @@ def requirement_sets(variant: str, tree: Path) -> list[str]:
     return [name for name in sets if (tree / f"docker/locks/requirements-{name}.txt").is_file()]
 
 
+def headers(tree: Path = ROOT) -> list[Path]:
+    """aten_stable, as .dockerignore lets it pass: without what it writes when it is used."""
+    folder = tree / "aten_stable"
+    written = (folder / "include/ATen/ops", folder / "__pycache__")
+    return [p for p in folder.rglob("*") if p.is_file() and not any(w in p.parents for w in written)]
+
+
 def digest_names(variant: str, base: str, tree: Path = ROOT, machine: str = OWN) -> dict[str, str]:
     """Names of the build and test image of a tree, by default this one; the tests of another machine need no image.
 
@@ -157,6 +164,7 @@ def digest_names(variant: str, base: str, tree: Path = ROOT, machine: str = OWN)
         *locks.glob("*.lock"),
         Path(rootfs.__file__),
     ]
+    copied += headers(tree)
     copied += [locks / f"requirements-{name}.txt" for name in requirement_sets(variant, tree)]
     if variant == "cuda":
         copied.append(dockerfile("cpu", tree))

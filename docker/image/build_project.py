@@ -23,6 +23,7 @@ import architectures
 import failures
 import memory
 import settings
+import stable_aten
 import target
 from cibuildwheel.util.helpers import prepare_command
 from project import BadProject, Pair, Project
@@ -135,6 +136,11 @@ def build(source: Path, out: Path, work: Path) -> None:
     pair = pair_of(project)
     python, options = interpreter(pair), settings.read(source, pair.tag)
     environment = environment_folder(project, "build", pair, work)
+    stable = project.table["aten"] == "stable"
+    if stable and os.environ.get("CUSTOMOPS_VARIANT") == "cuda":
+        raise BadProject(
+            f"{stable_aten.WHY} builds for the CPU only so far: VARIANT=cpu, or compile the CUDA sources by hand"
+        )
     log, attempts = work / "log", work / "network"
     attempts.touch()
     log.touch()
@@ -142,6 +148,10 @@ def build(source: Path, out: Path, work: Path) -> None:
     variables = options.environment.as_dictionary(
         variables, lambda command, env: subprocess.check_output(command, env=env, text=True)
     )
+    if stable:
+        torch = (target.site() or environment) / "torch"
+        own = stable_aten.variables(stable_aten.name_of(project), source.with_name("aten_stable"), torch)
+        variables = stable_aten.before(own, variables)
     record = Path(os.environ["BUILD_MEMORY"]) if os.environ.get("BUILD_MEMORY") else None
     before = memory.read(record)
     count, why = memory.jobs(before, variables.get("MAX_JOBS", ""))
@@ -173,6 +183,8 @@ def build(source: Path, out: Path, work: Path) -> None:
     wheels = list(out.glob("*.whl"))
     if len(wheels) != 1:
         raise BadProject(f"the project's build backend left {len(wheels)} wheels, expected one")
+    if stable:
+        stable_aten.convert(wheels[0], int(os.environ.get("SOURCE_DATE_EPOCH", "0")))
     for name, peak in sorted(watch.peaks.items(), key=lambda item: -item[1])[:3]:
         print(f"{name}: {peak / 1e9:.2f} GB of memory to compile", flush=True)
 

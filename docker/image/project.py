@@ -65,6 +65,10 @@ KEYS = {
     ),
     "pythons": Key(["3.11"], several(PYTHON), 'a list such as ["3.11", "3.13"]', "CPythons to build for, paired with torches in order"),
     "torches": Key(["2.13.0"], several(VERSION), 'a list such as ["2.13.0"]', "torches to build against; unused if no requirement is torch"),
+    "aten": Key(
+        "torch", text("torch|stable"), "torch or stable",
+        "stable: the same sources against aten_stable's headers, policy strict, one wheel for every CPython and every torch from 2.10 on",
+    ),
     "build-requires": Key([], several(REQUIREMENT), 'a list such as ["torch", "ninja"]', "what the build imports and [build-system] requires does not name"),
     "locks": Key("locks", text(r"[A-Za-z0-9_-][\w.-]*(/[A-Za-z0-9_-][\w.-]*)*"), "a folder below the project", "where `make lock` writes requirements-build*.txt and requirements-test*.txt"),
     "cuda": Key("13", text("12|13"), "12 or 13", "VARIANT=cuda: whose compiler CUDA_HOME and CUDACXX name"),
@@ -122,6 +126,12 @@ class Project:
         tools = self.pyproject.get("tool", {})
         self.given = tools.get(TABLE, {}) if isinstance(tools, dict) else {}
         self.table = read_table(self.given)
+        if self.table["aten"] == "stable":
+            if self.given.get("policy", "strict") != "strict":
+                raise BadProject(
+                    f'[tool.{TABLE}] aten = "stable" needs no C++ symbol of torch: leave out policy, or say strict'
+                )
+            self.table["policy"] = "strict"
         if self.policy == "strict" and "max-megabytes" not in self.given:
             self.table["max-megabytes"] = 40
 

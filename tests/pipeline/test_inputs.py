@@ -10,7 +10,7 @@ import pytest
 # a lock where they are used (install-python.sh; pip with --require-hashes; install-cuda.sh).
 ALLOWED_COPY = re.compile(
     r"docker/(image|locks)/[\w.*-]+|docker/locks/aarch64/[\w.-]+|\.cache/wheels-aarch64/(torch-\*\.whl|nvidia_cuda_runtime\*)|\.cache/debian/python3\.11_\*\.orig\.tar\.gz|\.cache/wheels"
-    r"|\.cache/wheels/nvidia_\*|\.cache/debian/nvidia-cuda-toolkit_\*\.deb"
+    r"|aten_stable|\.cache/wheels/nvidia_\*|\.cache/debian/nvidia-cuda-toolkit_\*\.deb"
 )
 
 
@@ -70,7 +70,7 @@ def test_only_the_needed_files_reach_the_builder(root):
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines[1:]} == {
         "docker/image", "docker/locks", ".cache/debian/python3.11_*.orig.tar.gz", ".cache/debian/nvidia-cuda-toolkit_*.deb", ".cache/wheels", ".cache/wheels-aarch64/torch-*.whl",
-        ".cache/wheels-aarch64/nvidia_cuda_runtime*",
+        ".cache/wheels-aarch64/nvidia_cuda_runtime*", "aten_stable", "aten_stable/include/ATen/ops", "**/__pycache__",
     }  # fmt: skip
 
 

@@ -49,8 +49,9 @@ def factory(root, cache, tmp_path):
     """factory(script, project, engine) -> the finished process; the project is a copy, in `factory.project`."""
 
     def run(script, name, where):
-        run.project = tmp_path / name
-        shutil.copytree(root / "tests/projects" / name, run.project, ignore=shutil.ignore_patterns("dist"))
+        source = root / "tests/projects" / name  # or a folder of its own
+        run.project = tmp_path / source.name
+        shutil.copytree(source, run.project, ignore=shutil.ignore_patterns("dist"))
         step = ["wheel"] if script == "make_wheel.py" else []
         command = [sys.executable, root / "docker" / script, *step, f"--engine={where}", f"--project={run.project}"]
         env = os.environ | {"CUSTOMOPS_CACHE": str(cache)}

@@ -156,14 +156,20 @@ using module = module_;
 }  // namespace pybind11
 namespace py = pybind11;
 
-#ifndef ATEN_STABLE_NAMESPACE
-#define ATEN_STABLE_NAMESPACE TORCH_EXTENSION_NAME  // `python -m aten_stable build` gives one with the package's name
+// The namespace of the operators. `python -m aten_stable build` names it; a project's build, where one set of flags
+// serves all of its modules, gives what stands before the name of each.
+#if defined ATEN_STABLE_NAMESPACE
+#define ATEN_STABLE_NAMESPACE_OF(name) C10_STRINGIZE(ATEN_STABLE_NAMESPACE)
+#elif defined ATEN_STABLE_PREFIX
+#define ATEN_STABLE_NAMESPACE_OF(name) C10_STRINGIZE(ATEN_STABLE_PREFIX) C10_STRINGIZE(name)
+#else
+#define ATEN_STABLE_NAMESPACE_OF(name) C10_STRINGIZE(name)
 #endif
 
 #define PYBIND11_MODULE(name, m, ...)                                                    \
   static void aten_stable_fill_module(pybind11::module_&);                               \
   static const bool aten_stable_module_filled = [] {                                     \
-    pybind11::module_ module(C10_STRINGIZE(ATEN_STABLE_NAMESPACE));                      \
+    pybind11::module_ module(ATEN_STABLE_NAMESPACE_OF(name));                            \
     aten_stable_fill_module(module);                                                     \
     ::aten_stable::description() = module.describe();                                    \
     return true;                                                                         \
