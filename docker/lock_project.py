@@ -177,12 +177,16 @@ def words_of(project: Project, words: list[str], what: str) -> list[str]:
     return found
 
 
+# VAR=value before a command, also quoted.
+ASSIGNMENTS = r"""(?:[A-Za-z_]\w*=(?:[^\s"']|"[^"]*"|'[^']*')*\s+)*"""
+
+
 def installed_by(project: Project, commands: list[str], what: str) -> list[str]:
     """What `pip install` in a command of cibuildwheel's settings names: in the lock, it is there when the command runs."""
     found = []
     for command in commands:
         for part in re.split(r"&&|;|\n|\|\|", command):
-            if match := re.match(r"\s*(?:\S*python\S*\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+(.*)", part):
+            if match := re.match(rf"\s*{ASSIGNMENTS}(?:\S*python\S*\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+(.*)", part):
                 found += words_of(project, shlex.split(match[1], comments=True), what)
     return found
 

@@ -128,7 +128,8 @@ def test_a_lock_is_as_new_as_pyproject(project):
     [
         (["pip install cython 'numpy>=2' && make prepare"], ["cython", "numpy>=2"]),
         (["{python} -m pip install -U --no-deps -r {project}/needed.txt ."], ["pybind11>=3; python_version>'3'", "cffi"]),
-        (["echo pip install", "uv pip install --index-url https://host/simple ninja"], ["ninja"]),
+        (["CC=gcc FLAGS='-O2 -g' python -m pip install cffi", "A=1 pip install 'numpy<3'"], ["cffi", "numpy<3"]),
+        (["A=1 echo pip install cffi", "uv pip install --index-url https://host/simple ninja"], ["ninja"]),
     ],
 )  # fmt: skip
 def test_what_a_command_before_the_build_installs_is_locked(project, tmp_path, commands, named):
