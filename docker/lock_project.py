@@ -21,6 +21,7 @@ import children
 import engine as engines
 import interpreters
 import project_run
+import pythons
 from common import LOCKS, ROOT, Failure, main_guard, pip_target, read_requirements, replacing
 from image.project import Pair, Project
 
@@ -310,7 +311,9 @@ def main() -> None:
     project = project_run.load(args.project)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
-    for pair in project_run.pairs(project, args.pythons, args.torches):
+    pairs = project_run.pairs(project, args.pythons, args.torches)
+    pythons.check_all(pairs, engine)
+    for pair in pairs:
         with all_or_nothing(project.lock("build", pair), project.lock("test", pair)):
             lock(project, pair, engine)
 

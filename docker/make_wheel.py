@@ -365,6 +365,7 @@ def main() -> None:
     pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
+    pythons.check_all(pairs, engine, args.base)
     cache = build_cache.parse(args.cache)
     if cache and engine == "host":
         raise Failure("CACHE needs docker or podman: ENGINE=host compiles everything")

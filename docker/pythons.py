@@ -17,6 +17,24 @@ def sources() -> dict[str, Locked]:
     return {entry.package.removeprefix("python"): entry for entry in read_debian_lock(LOCK)}
 
 
+def check_all(pairs: list[Pair], engine: str, base: str = "debian") -> None:
+    """Refuses a CPython that no step will have, before anything is downloaded or built. PyPA's image has all."""
+    for pair in pairs:
+        if engine == "host":
+            check_host(pair)
+        elif base == "debian":
+            check(pair)
+
+
+def check_host(pair: Pair) -> None:
+    if pair.python != interpreters.LOCKED and interpreters.find_python(pair.python) is None:
+        held = [p for p in (f"3.{minor}" for minor in range(9, 20)) if interpreters.find_python(p)]
+        raise Failure(
+            f"ENGINE=host: there is no python{pair.python} on the PATH or under pyenv, only {', '.join(held) or 'none'}: choose "
+            "PYTHONS of these, or install it"
+        )
+
+
 def check(pair: Pair) -> None:
     """Refuses a CPython that no container can have."""
     held = [interpreters.LOCKED, *sources()]

@@ -202,7 +202,9 @@ def main() -> None:
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
     project = project_run.load(args.project)
-    for pair in project_run.pairs(project, args.pythons, args.torches):
+    pairs = project_run.pairs(project, args.pythons, args.torches)
+    pythons.check_all(pairs, engine, args.base)
+    for pair in pairs:
         reproduce(engine, args.variant, args.base, archs, project, pair, machine)
 
 

@@ -1,10 +1,17 @@
 """CPythons beside the image's own: which there are, and that they are built from the locked tarball, once."""
 
+import sys
+
 import children
 import common
+import engine
 import fetch
+import interpreters
+import lock_project
+import make_wheel
 import pytest
 import pythons
+import reproduce
 from project import Pair
 
 
@@ -48,3 +55,29 @@ def test_one_that_cannot_be_had_is_one_line(containers, python):
     with pytest.raises(common.Failure, match=rf"have CPython 3\.11, 3\.13, not {python}: choose .* ENGINE=host"):
         pythons.mounts("docker", "image", Pair(python, "2.13.0"))
     assert len(containers) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("docker", "containers have CPython 3.11, 3.13, not 3.12"),
+        ("host", "no python3.12 on the PATH or under pyenv, only 3.13: choose"),
+    ],
+)
+@pytest.mark.parametrize("script", [make_wheel, reproduce, lock_project])
+def test_one_that_cannot_be_had_is_refused_before_anything_is_done(monkeypatch, root, script, where, said):
+    monkeypatch.setattr(engine, "choose", lambda _: (where, "asked for"))
+    monkeypatch.setattr(interpreters, "find_python", lambda version: "/python" if version == "3.13" else None)
+    for module, name in (
+        (make_wheel, "make_wheel"),
+        (make_wheel, "test_wheel"),
+        (reproduce, "reproduce"),
+        (lock_project, "lock"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("began"))
+    step = ["wheel"] if script is make_wheel else []
+    project = root / "tests/projects/abi3-c"
+    monkeypatch.setattr(sys, "argv", ["x", *step, f"--project={project}", "--pythons=3.11 3.12", "--torches=2.13.0"])
+    with pytest.raises(common.Failure) as raised:
+        script.main()
+    assert said in str(raised.value)
