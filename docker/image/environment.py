@@ -45,8 +45,17 @@ def entries(folder: Path) -> dict[str, set[str]]:
     return found
 
 
+def of_another_python(program: Path) -> bool:
+    """Whether this is a script that another Python than this one would run."""
+    with program.open("rb") as file:
+        first = file.readline(500).decode(errors="replace").split()
+    named = first[0].removeprefix("#!") if first and first[0].startswith("#!") else ""
+    return "python" in Path(named).name and Path(named).resolve() != Path(sys.executable).resolve()
+
+
 def link(lines: list[str], held_lock: Path, held: Path, target: Path) -> list[str]:
-    """Links what is held; returns the lines that are not. A folder that two distributions share is not linked."""
+    """Links what is held; returns the lines that are not. A folder that two distributions share is not linked, and no program
+    that the image's Python would run while the tests are another's: pytest is then installed for that one."""
     known, installed = set(read_lock(held_lock)), entries(held)
     owners: dict[str, int] = {}
     for names in installed.values():
@@ -56,7 +65,8 @@ def link(lines: list[str], held_lock: Path, held: Path, target: Path) -> list[st
     for line in lines:
         name, _, version = line.split(" ")[0].partition("==")
         names = installed.get(f"{normalized(name)}=={version}")
-        if line not in known or not names or any(owners[name] > 1 for name in names):
+        kept = line in known and names and not any(owners[name] > 1 for name in names)
+        if not kept or any(name.startswith("bin/") and of_another_python(held / name) for name in names):
             rest.append(line)
             continue
         for name in names:
