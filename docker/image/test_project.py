@@ -7,6 +7,7 @@ in its table, test-sources of cibuildwheel), so that nothing is imported from a 
 [tool.cibuildwheel], or pytest if the lock holds it; without either, importing the package is the test.
 """
 
+import collections
 import os
 import re
 import shutil
@@ -87,9 +88,40 @@ def modules_of(names: list[str]) -> list[str]:
 
 
 def run(command: list, message: str, **options) -> None:
-    if status := subprocess.run(command, check=False, **options).returncode:
+    if subprocess.run(command, check=False, **options).returncode:
+        raise BadProject(message)
+
+
+ABSENT_FILE = re.compile(r"(?:FileNotFoundError|NotADirectoryError|No such file or directory)[^\n]*?: ?'([^'\n]+)'")
+KEPT = 5000  # lines of the output of tests, the last ones
+
+
+def run_tests(command: list, message: str, tests: Path, project: Project, **options) -> None:
+    """Runs tests, shows what they say, and adds to the message what they looked for in the checkout and did not find."""
+    kept = collections.deque(maxlen=KEPT)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options) as process:
+        for line in process.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+            kept.append(line)
+    if status := process.returncode:
         collecting = status == 2 and "pytest" in str(command)  # pytest's own number for tests that cannot be read
-        raise BadProject(message + HINT * collecting)
+        absent = missing_files(b"".join(kept).decode(errors="replace"), tests, project.folder)
+        raise BadProject(message + (absent or HINT * collecting))
+
+
+def missing_files(said: str, tests: Path, folder: Path) -> str:
+    """What the output of tests names as absent and the checkout has: the test stage sees little of it. "" if there is none."""
+    for path in dict.fromkeys(ABSENT_FILE.findall(said)):
+        inside = os.path.normpath(path)
+        if os.path.isabs(inside):
+            inside = os.path.relpath(inside, tests)
+        if inside.startswith("..") or not (folder / inside).exists():
+            continue
+        if (tests / inside).exists():
+            return f'; they look for {inside} in the folder they run in, which is empty: test-command = "cd {{project}} && ..."'
+        return f"; they read {inside} of the checkout, which the test stage does not see: name it in tests of [tool.customops-build]"
+    return ""
 
 
 def copy_tests(project: Project, sources: list[str], target: Path) -> bool:
@@ -182,7 +214,7 @@ def test(dist: Path, project: Project, work: Path) -> None:
     for step, message in ((options.before_test, before), (command, f"the tests of {wheel.name} failed, see above")):
         if step:
             step = prepare_command(" ".join(step.split()), project=tests, package=tests, wheel=wheel)
-            run(["sh", "-c", step], message, env=variables, cwd=empty)
+            run_tests(["sh", "-c", step], message, tests, project, env=variables, cwd=empty)
 
 
 def main() -> None:
