@@ -172,10 +172,18 @@ def fetch_debian(lock: Path, folder: Path) -> None:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-    print(
-        f"{lock.name}: {len(entries)} files verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
-        flush=True,
-    )
+    say_verified(lock, "", f"{len(entries)} files", len(missing), bool(bundled))
+
+
+_said: set[tuple[Path, str]] = set()
+
+
+def say_verified(lock: Path, whose: str, number: str, missing: int, bundled: bool) -> None:
+    """One line for a lock in a run: later steps verify again what the first has fetched, and say nothing."""
+    if (lock, whose) not in _said or missing:
+        _said.add((lock, whose))
+        source = "from BUNDLE" if bundled else "downloaded"
+        print(f"{lock.name}{whose}: {number} verified, {missing} {source}", flush=True)
 
 
 class Progress:
@@ -256,10 +264,7 @@ def fetch_wheels(
         if path is None:
             raise Failure(f"pip did not leave a wheel of {entry.path} in {folder}")
         check_sha256(path, entry.sha256)
-    print(
-        f"{lock.name} of {whose}: {len(entries)} wheels verified, {len(missing)} {'from BUNDLE' if bundled else 'downloaded'}",
-        flush=True,
-    )
+    say_verified(lock, f" of {whose}", f"{len(entries)} wheels", len(missing), bool(bundled))
 
 
 def pip_download(folder: Path, requirements: str, python: str, machine: str) -> subprocess.CompletedProcess:

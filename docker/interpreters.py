@@ -15,6 +15,7 @@ from pathlib import Path
 from common import Failure
 
 LOCKED = "3.11"  # what the locks are for, as common.pip_target says it to pip
+MAKES_ENVIRONMENTS = "import ensurepip, venv"
 ANY_PYTHON = (
     "tools",
     "lint",
@@ -22,7 +23,7 @@ ANY_PYTHON = (
 
 
 def find_python(version: str) -> str | None:
-    """An interpreter of this version that starts; a pyenv shim on the PATH may point to none."""
+    """An interpreter of this version that starts; a pyenv shim on the PATH may point to none. One that makes virtual environments, if any."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     tag = f"cp{version.replace('.', '')}"
     candidates = [
@@ -30,10 +31,10 @@ def find_python(version: str) -> str | None:
         *(f"{folder}/python{version}" for folder in ("/usr/local/bin", "/usr/bin", f"/opt/python/{tag}-{tag}/bin")),
         *sorted(pyenv.glob(f"versions/{version}*/bin/python")),
     ]
-    for candidate in candidates:
-        if candidate and starts(str(candidate), ""):
-            return str(candidate)
-    return None
+    starting = [str(candidate) for candidate in candidates if candidate and starts(str(candidate), "")]
+    return next(
+        (python for python in starting if starts(python, MAKES_ENVIRONMENTS)), starting[0] if starting else None
+    )
 
 
 def starts(python: str, code: str) -> bool:
@@ -45,7 +46,7 @@ def starts(python: str, code: str) -> bool:
 
 def check_venv(python: str) -> str:
     """The interpreter, if it can make virtual environments: Debian keeps that in a package of its own."""
-    if not starts(python, "import ensurepip, venv"):
+    if not starts(python, MAKES_ENVIRONMENTS):
         raise Failure(
             f"{python} cannot make a virtual environment: install its venv module (python3-venv, or python{LOCKED}-venv)"
         )

@@ -27,11 +27,37 @@ def install(folder, script):
     return str(python)
 
 
+@pytest.fixture
+def alone(monkeypatch, tmp_path):
+    """None of this machine's own interpreters starts; pyenv has a folder here."""
+    real = interpreters.starts
+    ours = lambda python, code: python.startswith(str(tmp_path)) and real(python, code)  # noqa: E731
+    monkeypatch.setattr(interpreters, "starts", ours)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    folder = tmp_path / "pyenv/versions/3.11.9/bin"
+    folder.mkdir(parents=True)
+    return folder / "python"
+
+
 @pretend_newer
 def test_a_python_on_the_path_is_found(tmp_path):
     python = install(tmp_path, "exit 0")
     assert interpreters.locked() == python
     assert interpreters.for_set("build") == python
+
+
+@pretend_newer
+def test_without_one_on_the_path_pyenv_s_is_found(alone):
+    alone.symlink_to(sys.executable)
+    assert interpreters.locked() == str(alone)
+
+
+@pretend_newer
+def test_one_without_venv_is_passed_over_if_another_has_it(alone, tmp_path):
+    """Debian's python3.11 without python3.11-venv stands before pyenv's."""
+    install(tmp_path, 'case "$2" in *ensurepip*) exit 1;; esac')
+    alone.symlink_to(sys.executable)
+    assert interpreters.locked() == str(alone)
 
 
 @pretend_newer
@@ -61,7 +87,7 @@ def test_without_one_it_is_asked_for_before_any_download(monkeypatch, step):
 
 
 @pretend_newer
-def test_one_that_makes_no_environments_is_refused_with_the_package_that_it_lacks(tmp_path):
+def test_one_that_makes_no_environments_is_refused_with_the_package_that_it_lacks(alone, tmp_path):
     install(tmp_path, 'case "$2" in *ensurepip*) exit 1;; esac')
     with pytest.raises(common.Failure, match=r"cannot make a virtual environment: .*python3\.11-venv"):
         interpreters.locked()
