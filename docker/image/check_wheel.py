@@ -27,6 +27,8 @@ ALLOWED_LIBRARIES = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2",
     "ld-linux-aarch64.so.1",    "libgcc_s.so.1", "libtorch_cpu.so",
 }  # fmt: skip
+# Other people's loops may need it. libtorch_cpu does, too, and a torch of the package index brings it, under this name.
+OPENMP = "libgomp.so.1"
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
 MACHINE = "(?:x86_64|aarch64)"
@@ -114,14 +116,16 @@ def check_files(wheel: Wheel, any_files: bool = False) -> Iterator[str]:
     wheel.metadata()
 
 
-def check_library(name: str, wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str]) -> Iterator[str]:
+def check_library(
+    name: str, wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str], openmp: bool = False
+) -> Iterator[str]:
     """Needed libraries, search paths, symbol versions and undefined symbols of one shared library, which is kept."""
     body, newest, limit = wheel.read(name), (0,), glibc_limit(wheel)
     library = libraries[name] = elf.read(body)
     yield from loadable.check_library(name, library)
     yield from check_machine(name, library, wheel)
     for needed in library.needed:
-        if needed not in ALLOWED_LIBRARIES:
+        if needed not in ALLOWED_LIBRARIES and not (openmp and needed == OPENMP):
             yield f"library: {name} needs {needed}, which is not on the allowed list"
     for path in library.search:
         yield f"rpath: {name} searches {path}, a path of the build machine"
@@ -228,7 +232,7 @@ def check_contents(path: Path, facts: list[str], any_files: bool) -> Iterator[st
     libraries: dict[str, elf.Library] = {}
     compiled = [name for name in wheel.names if wheel.read(name).startswith(b"\x7fELF")]
     for name in compiled:
-        yield from collect(check_library(name, wheel, libraries, facts), f"library: {name} ")
+        yield from collect(check_library(name, wheel, libraries, facts, any_files), f"library: {name} ")
     if not compiled:
         yield "file: the wheel holds no compiled library"
     yield from collect(check_cuda(wheel, libraries, facts))

@@ -18,6 +18,12 @@ for library in torch c10 shm cudart cublas cublasLt cusparse cusolver curand cuf
   options+=(--exclude "lib$library*.so*")
 done
 
+others=()  # what a wheel of ours would not hold
+if [[ $aten == stable ]]; then
+  options+=(--exclude libgomp.so.1)  # torch's own, which is loaded already
+  others+=(--any-files)
+fi
+
 fail() {  # in the file of BUILD_ERROR, it is the last line that make prints
   if [[ -n ${BUILD_ERROR:-} ]]; then echo "$1" >"$BUILD_ERROR"; else echo "error: $1" >&2; fi
   exit 1
@@ -42,7 +48,5 @@ said=$(auditwheel repair "${options[@]}" "$1" 2>&1) ||
   fail "$(basename "$1") cannot become $platform: ${line:-$said}; manylinux = \"auto\" in [tool.customops-build] takes what it allows"
 }
 python "$here/record.py" --policy "$policy" "$2"/*.whl
-others=()  # what a wheel of ours would not hold
-if [[ $aten == stable ]]; then others+=(--any-files); fi
 python "$here/check_wheel.py" --policy "$policy" --max-megabytes "$megabytes" "${others[@]}" "$2"/*.whl ||
   fail "$(basename "$1") does not pass the check of policy $policy: the lines above say what to do"

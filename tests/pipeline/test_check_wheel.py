@@ -182,6 +182,14 @@ def test_what_other_peoples_projects_hold(wheel, name):
     assert check_wheel.check(path, any_files=True)[0] == []
 
 
+def test_other_peoples_projects_may_use_openmp(wheel, library):
+    path = wheel({"customops/_cpu.so": library({"GOMP_parallel": ("libgomp.so.1", "GOMP_4.0")})})
+    assert check_wheel.check(path)[0] == [
+        "library: customops/_cpu.so needs libgomp.so.1, which is not on the allowed list"
+    ]
+    assert check_wheel.check(path, any_files=True)[0] == []
+
+
 @pytest.mark.parametrize("name", ["other/a.o", "other/__pycache__/a.py", "build/lib/a.py", "setup.py"])
 def test_what_a_build_left_behind(wheel, name):
     assert check_wheel.check(wheel({name: b"x"}), any_files=True)[0] == [f"file: {name} does not belong in the wheel"]
