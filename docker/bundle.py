@@ -29,6 +29,7 @@ from common import (
     replacing,
     sha256_of,
 )
+from strict import one_line
 
 MANIFEST = "manifest.txt"
 MANIFEST_BYTES = 10_000_000
@@ -51,7 +52,8 @@ class Bundle:
             member = self.tar.getmember(name)
         except KeyError:
             raise Failure(f"{self.path} holds no {name}: run `make bundle` again") from None
-        if not member.isreg():
+        # A sparse file may be larger than any disk.
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
             raise Failure(f"{self.path}: {name} is not a file: run `make bundle` again")
         return self.tar.extractfile(member), member.size
 
@@ -94,10 +96,12 @@ def given() -> Iterator[Bundle | None]:
     if not path.is_file():
         raise Failure(f"there is no bundle {path}: make bundle BUNDLE={path}, with a network")
     try:
-        with tarfile.open(path, "r:") as tar:
-            yield Bundle(path, tar)
-    except tarfile.TarError as error:
-        raise Failure(f"{path} is not a bundle ({error}): run `make bundle` again") from error
+        tar = tarfile.open(path, "r:")  # noqa: SIM115, closed below
+        tar.getmembers()
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, KeyError, RecursionError) as error:
+        raise Failure(f"{path} is not a bundle ({one_line(error)}): run `make bundle` again") from error
+    with tar:
+        yield Bundle(path, tar)
 
 
 def locked_files(own: Sequence[Path]) -> Iterable[tuple[str, str, Path]]:

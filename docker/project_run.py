@@ -7,6 +7,7 @@ installs torch again.
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -39,10 +40,21 @@ HELD = {"build": "/opt/build-tools", "test": "/opt/test-tools"}
 
 
 def load(folder: Path) -> Project:
+    for name in ("pyproject.toml", "setup.py"):
+        check_inside(Path(folder), Path(folder, name))
     try:
-        return Project(folder)
+        project = Project(folder)
     except projects.BadProject as error:
         raise Failure(str(error)) from error
+    for path in (project.locks, project.dist):
+        check_inside(project.folder, path)
+    return project
+
+
+def check_inside(folder: Path, path: Path) -> None:
+    """Refuses what a project has as a link to somewhere else: its steps read and write that outside of any container."""
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise Failure(f"{path} is a link out of the project, to {os.path.realpath(path)}: remove it")
 
 
 def pairs(project: Project, pythons: str = "", torches: str = "") -> list[Pair]:
@@ -65,6 +77,7 @@ def command_for(project: Project) -> str:
 def check_lock(project: Project, kind: str, pair: Pair) -> Path:
     """The lock, if it is there and as new as pyproject.toml."""
     path = project.lock(kind, pair)
+    check_inside(project.folder, path)
     if not path.is_file():
         raise Failure(
             f"{project.folder} has no lock for CPython {pair.python} ({path.name}): {command_for(project)}"

@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=20, help="of random calls on each instruction set")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--one-in", type=int, default=1, metavar="N", help="of the op tests, every N-th alone; 0: none")
     parser.add_argument("--quick", action="store_true", help="the baseline alone, without the op tests")
     args = parser.parse_args()
     tools = virtual_environment("ways")
@@ -86,12 +87,13 @@ def main() -> None:
             [tools / "python", ROOT / "tests/fuzz/differential.py", f"--seconds={args.seconds}", f"--seed={args.seed}"],
             env=limited,
         )
-    if not args.quick:
-        print("==> the op tests", flush=True)
+    if not args.quick and args.one_in:
+        print("==> the op tests" + f", one in {args.one_in}" * (args.one_in > 1), flush=True)
         suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name not in WITHOUT_KERNELS]
         children.run(
-            [tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled", *suite], env=env
-        )
+            [tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled", f"--one-in={args.one_in}", *suite],
+            env=env,
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from cibuildwheel.errors import FatalError
 from cibuildwheel.options import BuildOptions, CommandLineArguments, compute_options
 from cibuildwheel.selector import BuildSelector
 from project import TABLE, BadProject, Project
+
+SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH(?!OR)", re.IGNORECASE)
 
 
 def why_not(folder: Path, identifier: str, selector: BuildSelector) -> str | None:
@@ -71,6 +74,11 @@ def of_host(folder: Path, tag: str) -> dict:
     environment, passed = {}, {}
     for assignment in build.environment.assignments:
         if isinstance(assignment, EnvironmentAssignmentRaw):  # environment-pass, out of the caller's own
+            if SECRET.search(assignment.name):
+                raise BadProject(
+                    f"{folder}: environment-pass of [tool.cibuildwheel] asks for {assignment.name}, which is set here and looks like "
+                    "a secret: its build could put it into the wheel. Unset it for this call"
+                )
             passed[assignment.name] = assignment.value
         elif not any(mark in assignment.value for mark in "$`"):  # what that comes to, only the container knows
             environment[assignment.name] = assignment.evaluated_value(environment={})

@@ -121,6 +121,7 @@ def depthwise_conv2d(rng, dtype):
 
 OPS = [add2, axpy, flatten_copy, bias_act, upfirdn2d, depthwise_conv2d]
 WEIGHTS = [1, 1, 1, 3, 6, 8]  # as many kernels have they
+SECONDS_BETWEEN_LINES = 30
 
 
 def run(seed: int, case: int) -> str:
@@ -132,11 +133,15 @@ def run(seed: int, case: int) -> str:
 
 
 def work(seed: int, seconds: float, case: mmap.mmap) -> None:
-    done, end = Counter(), time.monotonic() + seconds
-    while done.total() < len(OPS) or time.monotonic() < end:
+    capability = torch.ops.customops._cpu_capability()
+    began = said = time.monotonic()
+    done = Counter()
+    while done.total() < len(OPS) or time.monotonic() < began + seconds:
         case[:8] = done.total().to_bytes(8, "little")
         done[run(seed, done.total())] += 1
-    capability = torch.ops.customops._cpu_capability()
+        if time.monotonic() > said + SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            print(f"{capability}: {done.total()} calls after {said - began:.0f} of {seconds:.0f} s", flush=True)
     print(f"{capability}: {done.total()} calls with their gradients, no difference: {dict(done)}", flush=True)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import subprocess
 import tarfile
 
 import bundle
@@ -101,6 +102,45 @@ def test_no_bundle(locks, tmp_path, content):
         (tmp_path / "inputs.tar").write_bytes(content)
     with pytest.raises(common.Failure, match=r"is not a bundle|there is no bundle|holds no manifest\.txt"):
         take(locks, tmp_path / "empty")
+
+
+def test_a_file_of_holes_does_not_fill_the_disk(locks, tmp_path):
+    """No lock names the size of a wheel: one of 300 MB in an archive of 10 kB was written before its hash was wrong."""
+    name, size = "hello_world-1.0-py3-none-any.whl", 300_000_000
+    (tmp_path / "wheels").mkdir()
+    with (tmp_path / "wheels" / name).open("wb") as file:
+        file.truncate(size)
+    (tmp_path / "debian").mkdir()
+    (tmp_path / "debian/hello_1_amd64.deb").write_bytes(DEB)
+    (tmp_path / "manifest.txt").write_text(
+        f"{SHA256[DEB]} {len(DEB)} debian/hello_1_amd64.deb\n{SHA256[WHEEL]} {size} wheels/{name}\n"
+    )
+    command = [
+        "tar",
+        "--sparse",
+        "--format=gnu",
+        "-cf",
+        tmp_path / "inputs.tar",
+        "-C",
+        tmp_path,
+        "manifest.txt",
+        "debian",
+        "wheels",
+    ]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "inputs.tar").stat().st_size < 100_000
+    with pytest.raises(common.Failure, match=rf"wheels/{name} is not a file"):
+        take(locks, tmp_path / "empty")
+
+
+def test_headers_that_make_no_sense_are_one_line(locks, tmp_path):
+    with tarfile.open(tmp_path / "inputs.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("x")
+        info.pax_headers = {"GNU.sparse.map": "x", "GNU.sparse.size": "y"}
+        tar.addfile(info)
+    with pytest.raises(common.Failure, match=r"is not a bundle \(.*\): run `make bundle` again") as failure:
+        take(locks, tmp_path / "empty")
+    assert str(failure.value).isprintable()
 
 
 def test_a_cache_that_changed_is_not_bundled(locks, tmp_path):

@@ -91,6 +91,40 @@ def test_what_a_container_left_for_a_message_is_printable_and_short(tmp_path, mo
     assert second.startswith("secondxxx") and len(second) < 2000
 
 
+@pytest.mark.parametrize("name", ["dist", "locks", "pyproject.toml", "locks/requirements-build.txt"])
+def test_links_out_of_a_project_are_refused(project, tmp_path, name):
+    """`dist` in a stranger's repository led to ours: make wheel replaced our wheel by theirs. Locks are shown in errors."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    inner = tmp_path / "inner"
+    (inner / name).parent.mkdir(parents=True)
+    (inner / "setup.py").touch()
+    (inner / name).symlink_to(elsewhere)
+    with pytest.raises(common.Failure, match=rf"{name} is a link out of the project, to {elsewhere}: remove it"):
+        loaded = project_run.load(inner)
+        project_run.check_lock(loaded, "build", loaded.pairs[0])
+
+
+def test_a_link_inside_a_project_is_not(tmp_path):
+    (tmp_path / "output").mkdir()
+    (tmp_path / "setup.py").touch()
+    (tmp_path / "dist").symlink_to("output")
+    assert project_run.load(tmp_path).dist == tmp_path / "dist"
+
+
+@pytest.mark.parametrize("name", ["MY_TOKEN", "AWS_SECRET_ACCESS_KEY", "TWINE_PASSWORD", "GIT_AUTHOR_NAME"])
+def test_a_project_does_not_get_the_callers_secrets(root, tmp_path, name):
+    tools = common.virtual_environment("tools")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.cibuildwheel]\nenvironment-pass = ["{name}"]\n')
+    command = [tools / "python", root / "docker/image/settings.py", tmp_path, "cp311"]
+    run = subprocess.run(command, env=os.environ | {name: "hidden"}, capture_output=True, text=True, check=False)
+    if name == "GIT_AUTHOR_NAME":
+        assert json.loads(run.stdout)["passed"] == {name: "hidden"}
+        return
+    assert run.returncode == 1 and "hidden" not in run.stdout + run.stderr
+    assert f"asks for {name}, which is set here and looks like a secret" in run.stderr
+
+
 def test_a_folder_without_a_project(tmp_path):
     with pytest.raises(BadProject, match="holds no project"):
         Project(tmp_path)
