@@ -76,7 +76,10 @@ def modules_of(names: list[str]) -> list[str]:
     for name in names:
         *folders, file = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", name).split("/")
         stem = file.split(".")[0]
-        if not file.endswith((".py", ".so")) or not all(map(str.isidentifier, [*folders, stem])):
+        behind = (
+            file.endswith(".so") and "/".join([*folders, f"{stem.removeprefix('lib')}.py"]) in names
+        )  # of aten_stable
+        if not file.endswith((".py", ".so")) or behind or not all(map(str.isidentifier, [*folders, stem])):
             continue
         parts = [*folders, stem]
         for depth in range(1, len(folders) + 1):

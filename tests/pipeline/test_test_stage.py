@@ -67,3 +67,18 @@ def test_a_file_of_the_checkout_that_tests_lack_is_named(said, command, hint):
 
 def test_what_tests_say_is_shown(said):
     assert said("echo one; echo two >&2") == ("one\ntwo\n", "")
+
+
+@pytest.mark.parametrize(
+    ("names", "modules"),
+    [
+        (["a/__init__.py", "a/lib_C.so", "a/_C.py"], ["a"]),
+        (["one.py", "libone.so", "libtwo.so"], ["libtwo", "one"]),
+        (["space/x.cpython-311-x86_64-linux-gnu.so", "space/y.py"], ["space.x", "space.y"]),
+    ],
+)
+def test_what_is_imported_first(root, names, modules):
+    code = "import sys, test_project; print(*test_project.modules_of(sys.argv[1:]))"
+    command = [common.virtual_environment("tools") / "python", "-c", code, *names]
+    env = common.environment(PYTHONPATH=str(root / "docker/image"))
+    assert subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split() == modules
