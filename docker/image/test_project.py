@@ -109,8 +109,11 @@ def run_tests(command: list, message: str, tests: Path, project: Project, **opti
             kept.append(line)
     if status := process.returncode:
         collecting = status == 2 and "pytest" in str(command)  # pytest's own number for tests that cannot be read
-        absent = missing_files(b"".join(kept).decode(errors="replace"), tests, project.folder)
-        raise BadProject(message + (absent or HINT * collecting))
+        said = b"".join(kept).decode(errors="replace")
+        hint = missing_files(said, tests, project.folder) or HINT * collecting
+        if not hint and (module := failures.MISSING_MODULE.search(said)):
+            hint = f"; they import {module[1]}, which no lock holds: test-requires of [tool.cibuildwheel] brings it, after make lock PROJECT=..."
+        raise BadProject(message + hint)
 
 
 def missing_files(said: str, tests: Path, folder: Path) -> str:

@@ -53,6 +53,10 @@ def said(root, tmp_path):
         ),
         ("python3 -c 'open(\"{project}/absent\")'", None),
         ("python3 -c 'open(\"../../../../etc/nothing\")'", None),
+        (
+            "echo \"E  ModuleNotFoundError: No module named 'pytz'\"; exit 1",
+            "; they import pytz, which no lock holds: test-requires",
+        ),
         ("echo pytest; exit 2", REQUIRES),
         (
             "echo \"FileNotFoundError: [Errno 2] No such file or directory: 'README.md'\"; echo pytest; exit 2",
