@@ -42,6 +42,9 @@ PROBLEMS = """() => {
         if (lines.size > 1) found.push(`word of a table on two lines: ${word[0]}`);
       }
   }
+  for (const code of document.querySelectorAll("pre > code"))
+    if (shown(code) && code.innerText.trim() !== code.textContent.trim())
+      found.push(`code that is shown with other line ends than it has: ${code.textContent.slice(0, 60)}`);
   if (document.documentElement.scrollWidth > width + 1)
     found.push(`the page scrolls sideways: ${document.documentElement.scrollWidth} of ${width}`);
   return found;
@@ -124,6 +127,7 @@ BROKEN = """<!doctype html><title>x</title><link rel=icon href=data:,>"""
             "<table style='width:5em; overflow-wrap:anywhere'><tr><td>depthwise convolution</table>",
             "on two lines: convolution",
         ),
+        ("<pre><code><span style='display:block'>make</span> wheel</code></pre>", "other line ends"),
         ("<p style='width:3000px'>x", "sideways"),
     ],
 )
