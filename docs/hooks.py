@@ -21,7 +21,7 @@ JIT = re.compile(r"customops\._(?:build|recipes)\.")
 # In a table, a long name may break between its parts, and nowhere else: `CUSTOMOPS_`, `COMPILER`; versions and `sm_90` stay whole.
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 BREAK_AFTER = re.compile(
-    r"(?<=[A-Za-z0-9+]{3})([_=:-]+|\.(?!\d))(?=[A-Za-z0-9<$*]{3}|\d+\.)|(?<=[a-z0-9])(/|::)(?=[A-Za-z*])|(?<=[a-z]{3})()(?=[A-Z][a-z])"
+    r"(?<=[A-Za-z0-9+]{3})([_=:-]+|\.(?!\d))(?=[A-Za-z0-9<$*]{3}|\d+\.)|(?<=[a-z0-9])(/|::|,)(?=[A-Za-z*{])|(?<=[a-z]{3})()(?=[A-Z][a-z])"
 )
 TAG = re.compile(r"(<[^>]*>|&[^;\s]+;)")
 
