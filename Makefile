@@ -72,8 +72,8 @@ test-ways:  ## the op tests against the JIT and the CMake build, and the tests o
 sanitize:  ## the op tests on GPUs under compute-sanitizer, four tools; 5 min on an H200
 	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
 
-sanitize-cpu:  ## the CPU library under ASan and UBSan: random calls for SECONDS=20 an instruction set, and the op tests
-	$(RUN) docker/sanitize_cpu.py --seconds "$(or $(SECONDS),20)" --seed "$(or $(SEED),0)"
+sanitize-cpu:  ## the CPU library under ASan and UBSan: random calls for SECONDS=20 an instruction set; op tests, one in ONE_IN=20
+	$(RUN) docker/sanitize_cpu.py --seconds "$(or $(SECONDS),20)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),20)"
 
 fuzz:  ## for SECONDS=60 each: what reads wheels, ELF, device code, .deb, locks, the index; TARGET=elf does one
 	$(RUN) docker/fuzz.py --seconds "$(or $(SECONDS),60)" --target "$(TARGET)"

@@ -1,8 +1,8 @@
 """The CPU library under ASan and UBSan: `make sanitize-cpu [SECONDS=20]`. Requires g++ with its sanitizers on this machine.
 
-Random calls against float64 torch for SECONDS on every instruction set that this machine has, then the op tests. The first
-error of memory or arithmetic ends the process that made it. With --quick, as the gate runs it: the baseline's instructions
-alone, which compile in a tenth of the time, and no op tests. Objects stay in .cache/sanitize, by what they are made from.
+Random calls against float64 torch for SECONDS on every instruction set that this machine has, then the op tests, one in ONE_IN=20.
+The first error of memory or arithmetic ends the process that made it. With --quick, as the gate runs it: the baseline's
+instructions alone, which compile in a tenth of the time, and no op tests. Objects stay in .cache/sanitize, by what they are made from.
 """
 
 import argparse
