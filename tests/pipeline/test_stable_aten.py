@@ -164,7 +164,7 @@ def test_one_word_makes_one_wheel_for_every_torch(factory, root, tmp_path, where
         file.write('aten = "stable"\n')
     run = factory("make_wheel.py", copy, where)
     wheel = the_wheel(run, factory.project)
-    assert wheel.path.name == "softclip-1.2.0-py3-none-manylinux_2_17_x86_64.whl"
+    assert wheel.path.name == "softclip-1.2.0-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
     assert wheel.metadata()["requires-dist"] == ["torch>=2.10"]
     assert {"softclip/_C.py", "softclip/lib_C.so"} <= set(wheel.names)
     assert "torch_symbols" not in wheel.build_record()
