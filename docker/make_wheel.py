@@ -59,6 +59,12 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
         raise Failure(f"CUDA_ARCHS: {error}") from error
 
 
+def check_aten(project: Project, variant: str) -> None:
+    """Refuses what build_project.py would refuse, before anything is built."""
+    if variant == "cuda" and project.table["aten"] == "stable":
+        raise Failure('aten = "stable" in [tool.customops-build] builds for the CPU only so far: VARIANT=cpu')
+
+
 def check_jobs() -> None:
     """A wrong MAX_JOBS fails here, before anything is built."""
     try:
@@ -362,6 +368,7 @@ def main() -> None:
     archs = cuda_architectures(args.variant, args.cuda_archs)
     check_jobs()
     project = project_run.load(args.project)
+    check_aten(project, args.variant)
     pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)

@@ -2,6 +2,8 @@
 
 import shutil
 
+import common
+import make_wheel
 import pytest
 import stable_aten
 from project import BadProject, Project
@@ -154,6 +156,14 @@ def test_the_word_means_strict(project):
     assert project('[tool.customops-build]\naten = "torch"\n').policy == "torch-pinned"
     with pytest.raises(BadProject, match=r'aten = "stable" needs no C\+\+ symbol of torch: leave out policy'):
         project('[tool.customops-build]\naten = "stable"\npolicy = "torch-pinned"\n')
+
+
+def test_cuda_is_refused_before_anything_is_built(project):
+    found = project('[tool.customops-build]\naten = "stable"\n')
+    with pytest.raises(common.Failure, match="builds for the CPU only so far: VARIANT=cpu"):
+        make_wheel.check_aten(found, "cuda")
+    make_wheel.check_aten(found, "cpu")
+    make_wheel.check_aten(project(""), "cuda")
 
 
 @pytest.mark.parametrize("where", [in_container])
