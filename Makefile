@@ -43,7 +43,7 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 	$(RUN) docker/matrix.py --project "$(PROJECT)" --pythons "$(PYTHONS)" --torches "$(TORCHES)"
 
 ##@ build
-wheel:  ## build, repair, check and test a wheel into dist/; VARIANT=cuda from nothing: 34 min on two slow cores
+wheel:  ## build, repair, check and test a wheel into dist/; two cores: 10 to 15 min, VARIANT=cuda from nothing 18 to 34
 	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS) --cache "$(CACHE)"
 
 image:  ## the build and test images; 2.6 GB for the CPU
@@ -104,7 +104,7 @@ docs:  ## the site of docs/, into build/site; a broken link is an error
 figures:  ## write every table and plot of README.md and docs/ from benchmarks/results/
 	$(RUN) docker/docs.py figures
 
-test-docs:  ## figures are up to date, and each page of the site looks right in headless Chromium
+test-docs:  ## figures are up to date, and each page of the site looks right in headless Chromium; 3 min
 	$(RUN) docker/docs.py test
 
 lint:  ## ruff, clang-format, shellcheck, without changing anything

@@ -5,6 +5,7 @@ docker/template/ is that project, under the name myops; nothing else of it chang
 
 import argparse
 import keyword
+import os
 import re
 import shutil
 import subprocess
@@ -68,7 +69,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.name or not given.dest:
         raise Failure("name the package and a new folder: make new-extension NAME=myops DEST=../myops")
-    target = Path(given.dest).expanduser().absolute()
+    target = Path(os.path.abspath(Path(given.dest).expanduser()))  # without `..`, and links stay
     create(given.name, target)
     print(f"{target} is there: its README.md says how to build and test it")
 

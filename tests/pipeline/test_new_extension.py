@@ -27,6 +27,14 @@ def test_a_folder_that_exists_is_left_alone(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "made"]
 
 
+def test_where_it_is_is_said_without_dots(monkeypatch, tmp_path, capsys):
+    (tmp_path / "clone").mkdir()
+    monkeypatch.chdir(tmp_path / "clone")
+    monkeypatch.setattr("sys.argv", ["new_extension.py", "--name=fastswish", "--dest=../fastswish"])
+    new_extension.main()
+    assert capsys.readouterr().out.startswith(f"{tmp_path / 'fastswish'} is there")
+
+
 def test_every_placeholder_is_replaced(tmp_path):
     new_extension.create("fast_swish", tmp_path / "made")
     made = sorted(path for path in (tmp_path / "made").rglob("*") if path.is_file())
