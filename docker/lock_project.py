@@ -24,6 +24,7 @@ import project_run
 import pythons
 from common import LOCKS, ROOT, Failure, main_guard, pip_target, read_requirements, replacing
 from image.project import Pair, Project
+from strict import one_line
 
 # Modules that setup.py files import without saying so, and what brings them. Nothing else is added on a project's word.
 KNOWN_MODULES = {name: name for name in ("torch", "numpy", "packaging", "pybind11", "wheel", "ninja", "setuptools")} | {
@@ -33,6 +34,17 @@ KNOWN_MODULES = {name: name for name in ("torch", "numpy", "packaging", "pybind1
 
 # torch's BuildExtension compiles one source at a time without ninja, and importing torch warns without numpy.
 WITH_TORCH = ["ninja", "numpy"]
+BOUND = r"(===|[<>=!~]=|[<>]) ?[\w.*+!-]+"  # a space may be one, so that no line takes long to match
+ASKED = re.compile(
+    rf"[A-Za-z0-9][\w.-]*( ?\[[\w., -]*\])?( ?\(? ?{BOUND}( ?, ?{BOUND})* ?,? ?\)?)? ?(;[^\n\r$]*)?", re.ASCII
+)
+
+
+def is_asked(line: object) -> bool:
+    """Whether a line is a name with versions and a marker."""
+    return isinstance(line, str) and len(line) < 2000 and bool(ASKED.fullmatch(re.sub(" +", " ", line)))
+
+
 TORCH = re.compile(r"torch\b(?![-_.])")
 
 
@@ -43,7 +55,17 @@ def versions_held() -> dict[str, str]:
 
 
 def resolve(requirements: list[str], pair: Pair) -> list[dict]:
-    """pip's choice, as the items of its report."""
+    """pip's choice, as the items of its report.
+
+    Raises:
+        Failure: pip has none; or a line, which a project or its build backend wrote, is more than a name with versions and a
+            marker: pip would take options and addresses, and put variables of the caller (${NAME}) into these.
+    """
+    for line in requirements:
+        if not is_asked(line):
+            raise Failure(
+                f"the requirement {one_line(line)} of the project is not a name with versions, which is what a lock can hold"
+            )
     names = {re.match(r"[A-Za-z0-9._-]+", line)[0].lower() for line in requirements}
     wanted = [*requirements, f"torch=={pair.torch}"] if "torch" in names else requirements
     python = interpreters.locked() if pair.python == interpreters.LOCKED else interpreters.find_python(pair.python)

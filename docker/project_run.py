@@ -228,7 +228,11 @@ def ask_backend(project: Project, pair: Pair, engine: str, variables: dict[str, 
             engine, image, "sh", "-c", *script, "/opt/customops/ask_backend.py", "/source",
             options=(*settings, *mounts, *python, *children.AS_OWNER), check=False, text=True, stdout=subprocess.PIPE,
         )  # fmt: skip
-    answer = json.loads((run.stdout or "{}").splitlines()[-1]) if run.stdout.strip() else {}
+    try:
+        answer = json.loads((run.stdout.strip() or "{}").splitlines()[-1])
+    except (ValueError, RecursionError):  # the project's own code wrote there, too
+        answer = {}
+    answer = answer if isinstance(answer, dict) else {}
     if reached := attempts.read_text(errors="replace").splitlines():
         raise Failure(failures.tried_to_reach(reached))
     if "requires" not in answer and "missing" not in answer:

@@ -217,6 +217,56 @@ def test_the_hash_of_a_wheel_in_reports_of_old_and_new_pips():
             lock_project.with_hashes(reported(**info))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x @ https://host/${HOME}/x-1-py3-none-any.whl",
+        "x\n--index-url=https://host",
+        "--index-url=https://host",
+        "x --config-settings=a=b",
+        "./folder",
+        "x; python_version > '${HOME}'",
+        "x" + " " * 1900 + "$",
+        {"x": 1},
+    ],
+)
+def test_pip_is_asked_for_names_alone(monkeypatch, line):
+    """A build backend answers what it likes: pip would put the caller's variables into an address, and go there."""
+    monkeypatch.setattr(lock_project.children, "run", lambda *_, **__: pytest.fail("pip was started"))
+    with pytest.raises(common.Failure, match="is not a name with versions") as failure:
+        lock_project.resolve(["numpy", line], Pair("3.11", "2.13.0"))
+    assert str(failure.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "numpy",
+        "numpy (>=1.0,<3)",
+        "a.b_c-d[x, y] ~=1.*; extra == 'x' and python_version < \"3.12\"",
+        "x==2.0+cpu",
+        "x===1.0-dev",
+    ],
+)
+def test_what_requirements_look_like(line):
+    assert lock_project.is_asked(line)
+
+
+@pytest.mark.parametrize("said", ["nonsense", "[" * 100_000, "[1]", "", "{}"])
+def test_a_backend_that_answers_nonsense_is_one_line(project, monkeypatch, tmp_path, said):
+    monkeypatch.setattr(common, "CACHE", tmp_path / "cache")
+    for name in ("fetch_lock", "stage"):
+        monkeypatch.setattr(project_run, name, lambda *_: None)
+    (tmp_path / "cache/asked").mkdir(parents=True)
+    monkeypatch.setattr(project_run, "make_environment", lambda *_: tmp_path)
+    monkeypatch.setattr(project_run, "host_interpreter", lambda pair: "python")
+    monkeypatch.setattr(project_run, "network_library", lambda: tmp_path / "none")
+    monkeypatch.setattr(project_run.children, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, said + "\n"))
+    loaded = project("")
+    with pytest.raises(common.Failure, match="the build backend does not say what it requires"):
+        project_run.ask_backend(loaded, loaded.pairs[0], "host", {})
+
+
 def test_a_lock_that_cannot_be_completed_leaves_the_old_ones(project, monkeypatch):
     """The lock of the build is written before the backend is asked; the one of the tests, after that."""
     found = project('[build-system]\nrequires = ["setuptools"]\n')
