@@ -258,7 +258,9 @@ def main() -> None:
             chosen = [
                 i
                 for i, (d, p) in enumerate(cases)
-                if d == direction and (p.layout == "nhwc" and p.shape[1] > 1) == (layout == "nhwc")
+                if d == direction
+                and (p.layout == "nhwc" and p.shape[1] > 1) == (layout == "nhwc")
+                and (d == "wgrad" or p.kernel != (1, 1))  # one tap: fwd_scale, without a tree
             ]
             table = Table([rows[i] for i in chosen], [described[i] for i in chosen])
             tree = trees[direction, layout] = grow(table, np.arange(len(chosen)))

@@ -7,7 +7,8 @@ Problems are those of sweep_cases.py; each is run forward, for the gradient of i
 weight (wgrad). On CUDA torch's best is the fastest of cuDNN, cuDNN in benchmark mode and the native kernel, all without
 TensorFloat-32, as ours, and all in CUDA graphs, so that the host does not count. On the CPU it is eager torch. Cases
 below 0.97 of torch's speed are timed again, with more rounds, and the second result counts. Values are checked against
-float64; a wrong one makes the exit status 1. Results go to FOLDER/<device>-<seed>.json, one case a line.
+float64; a wrong one makes the exit status 1. Results go to FOLDER/<device>-<seed>.json, one case a line;
+with CUSTOMOPS_BENCHMARK=1 in the environment, to FOLDER/<device>-<seed>-benchmark.json.
 
 A sweep that ran out of time goes on with `--first K`: the file keeps its cases before number K. Where a call does not
 return, the sweep starts anew behind it: oneDNN 3.x compiles some bfloat16 kernels without an end.
@@ -145,7 +146,10 @@ def main() -> int:
         print(json.dumps(case), text(case, args.device, True), sep="\n")
         return 1 if "error" in case else 0
     facts = {"op": "depthwise_conv2d", "seed": args.seed} | machine(args.device)
-    path = args.output / f"{args.device}-{args.seed}.json"
+    benchmark = args.device == "cuda" and os.environ.get("CUSTOMOPS_BENCHMARK") == "1"
+    if benchmark:
+        facts["benchmark"] = True
+    path = args.output / f"{args.device}-{args.seed}{'-benchmark' * benchmark}.json"
     cases = [case for case in read(path) if case["index"] < args.first] if args.first else []
     start = time.monotonic()
 

@@ -81,6 +81,9 @@ def depthwise_conv2d(
     it saves 3 of 9 us forward and 5 of 34 us forward and backward. The environment variable ``CUSTOMOPS_TORCH_HOOK=0``,
     set before the first use of an op, leaves torch's op as it is; results do not change.
 
+    With ``CUSTOMOPS_BENCHMARK=1`` in the environment a GPU's kernels are timed when a process first meets a shape, and the
+    fastest is used: results then keep their bits in one process, but may differ in the last ones from another's.
+
     On CUDA, a NaN or an infinity in a float32 image spreads, with kernels larger than 7 x 7, to a few outputs (3 columns, 6
     rows) beyond those whose windows hold it; one in an image or in an output's gradient may make the gradient of all taps
     of its channel NaN, because zeros around the images are multiplied, too. On CPUs with AVX512_BF16, bfloat16 numbers below 2^-126 may count

@@ -1,6 +1,7 @@
 """What only a GPU shows: streams, graphs, other devices, sizes beyond 2^31. Runs with --device=cuda."""
 
 import importlib
+import os
 import subprocess
 import sys
 import threading
@@ -381,3 +382,60 @@ def test_threads_have_their_own_streams():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+BENCHMARK_MODE = """
+import itertools
+import torch, customops
+from torch.nn.functional import conv2d
+
+torch.manual_seed(0)
+PROBLEMS = [  # shape, kernel, stride, padding, dilation
+    ((2, 24, 14, 14), (3, 3), 1, 1, 1), ((3, 7, 15, 9), (7, 7), 2, 3, 1), ((1, 64, 1, 200), (1, 4), 1, (0, 3), 1),
+    ((8, 16, 7, 7), (5, 5), 1, 2, 1), ((2, 8, 20, 20), (4, 2), 3, 2, 2), ((4, 32, 9, 9), (1, 1), 2, 0, 1),
+]
+
+def tensors(shape, kernel, dtype, memory_format):
+    x = torch.randn(shape, device="cuda", dtype=dtype).contiguous(memory_format=memory_format)
+    return x.requires_grad_(), torch.randn(shape[1], 1, *kernel, device="cuda", dtype=dtype, requires_grad=True)
+
+def step(op, x, weight, grad, *conv, **groups):
+    y = op(x, weight, None, *conv, **groups)
+    return y, *torch.autograd.grad(y, (x, weight), torch.ones_like(y) if grad is None else grad)
+
+for (shape, kernel, *conv), dtype, memory_format in itertools.product(
+    PROBLEMS, (torch.float32, torch.float64, torch.float16, torch.bfloat16), (torch.contiguous_format, torch.channels_last)
+):
+    x, weight = tensors(shape, kernel, dtype, memory_format)
+    grad = torch.randn_like(customops.depthwise_conv2d(x, weight, None, *conv))
+    found = step(customops.depthwise_conv2d, x, weight, grad, *conv)
+    wide = [t.detach().double().requires_grad_() for t in (x, weight)]
+    expected = step(conv2d, *wide, grad.double(), *conv, groups=shape[1])
+    again = step(customops.depthwise_conv2d, x, weight, grad, *conv)
+    for ours, theirs, second in zip(found, expected, again):
+        eps = torch.finfo(dtype).eps
+        torch.testing.assert_close(ours.double(), theirs, rtol=4 * eps, atol=200 * eps)
+        assert torch.equal(ours, second), (shape, kernel, conv, dtype)
+
+def captured(x, weight):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = customops.depthwise_conv2d(x, weight, padding=1)
+    graph.replay()
+    return out
+
+with torch.no_grad():
+    x, weight = torch.randn(4, 40, 30, 30, device="cuda"), torch.randn(40, 1, 3, 3, device="cuda")
+    first = captured(x, weight)  # met while a graph is captured: nothing is timed
+    torch.testing.assert_close(first, conv2d(x, weight, padding=1, groups=40), rtol=1e-5, atol=1e-5)
+    eager = customops.depthwise_conv2d(x, weight, padding=1)
+    assert torch.equal(captured(x, weight), eager)
+print("passed")
+"""
+
+
+def test_benchmark_mode():
+    """Whichever kernel is the fastest: the right values, the same bits in a process, and none timed inside a graph."""
+    env = os.environ | {"CUSTOMOPS_BENCHMARK": "1"}
+    run = subprocess.run([sys.executable, "-c", BENCHMARK_MODE], env=env, capture_output=True, text=True, check=False)
+    assert run.stdout.split()[-1:] == ["passed"], run.stderr

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "depthwise_conv2d/benchmark.cuh"
 #include "depthwise_conv2d/choose.h"
 #include "depthwise_conv2d/problem.cuh"
 #include "depthwise_conv2d/torch_conv.h"
@@ -80,46 +81,61 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
   Tensor out = result;
   if (out.numel() == 0) return;
   const torch::stable::accelerator::DeviceGuard guard(out.get_device_index());
-  ForwardProblem problem{simplified({conv.batch, conv.channels, y, x, conv.channels_last, flipped, in.scalar_type(),
-                                     conv.weight.scalar_type() == ScalarType::Float, alignment_of(in.data_ptr()),
-                                     alignment_of(out.data_ptr()), conv.bias.has_value()}),
-                         &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
+  const ForwardProblem problem{
+      simplified({conv.batch, conv.channels, y, x, conv.channels_last, flipped, in.scalar_type(),
+                  conv.weight.scalar_type() == ScalarType::Float, alignment_of(in.data_ptr()),
+                  alignment_of(out.data_ptr()), conv.bias.has_value()}),
+      &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
+  const auto run = [&](const Choice& choice) {
+    if (choice.kernel == Kernel::kFwdTorch) {
+      result = flipped ? torch_gradient(conv, Gradient::kOfImage) : torch_forward(conv);
+      return;
+    }
+    if (choice.kernel == Kernel::kFwdCudnn) {
+      result = flipped ? cudnn_dgrad(conv) : cudnn_forward(conv);
+      return;
+    }
+    result = out;
+    ForwardProblem taken = problem;
+    Tensor planes_in, planes_out;
+    if (choice.copies_to_planes) {
+      planes_in = copy_to_planes(op, in);
+      planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
+      taken = {as_planes(problem), problem.weight, problem.bias, planes_in.data_ptr(), planes_out.data_ptr()};
+    }
+    launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, taken, stream); });
+    if (choice.copies_to_planes) copy_strided(op, planes_out, out);
+  };
   Choice choice = choose_forward(problem, current_gpu());
   force(choice, problem);
-  if (choice.kernel == Kernel::kFwdTorch) {
-    result = flipped ? torch_gradient(conv, Gradient::kOfImage) : torch_forward(conv);
-    return;
-  }
-  if (choice.kernel == Kernel::kFwdCudnn) {
-    result = flipped ? cudnn_dgrad(conv) : cudnn_forward(conv);
-    return;
-  }
-  Tensor planes_in, planes_out;
-  if (choice.copies_to_planes) {
-    planes_in = copy_to_planes(op, in);
-    planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
-    problem = {as_planes(problem), problem.weight, problem.bias, planes_in.data_ptr(), planes_out.data_ptr()};
-  }
-  launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, problem, stream); });
-  if (choice.copies_to_planes) copy_strided(op, planes_out, out);
+  if (benchmark_enabled())
+    choice = fastest(problem, false, choice, current_gpu(), current_stream(out.get_device_index()), run);
+  run(choice);
 }
 
 void run_wgrad(const char* op, DepthwiseConv2d& conv) {
   const torch::stable::accelerator::DeviceGuard guard(conv.in.get_device_index());
-  WgradProblem problem{
+  const WgradProblem problem{
       simplified({conv.batch, conv.channels, forward_axis(conv.y), forward_axis(conv.x), conv.channels_last, false,
                   conv.in.scalar_type(), conv.weight.scalar_type() == ScalarType::Float,
                   alignment_of(conv.in.data_ptr()), alignment_of(conv.out.data_ptr())}),
       conv.in, conv.out, conv.weight};
+  const auto run = [&](const Choice& choice) {
+    if (choice.kernel == Kernel::kWgradTorch) {
+      conv.weight = torch_gradient(conv, Gradient::kOfWeight);
+      return;
+    }
+    conv.weight = problem.out;
+    WgradProblem taken = problem;
+    if (choice.copies_to_planes)
+      taken = {as_planes(problem), copy_to_planes(op, conv.in), copy_to_planes(op, conv.out), problem.out};
+    launch(op, conv.in, [&](cudaStream_t stream) { launch_wgrad(choice.kernel, taken, stream); });
+  };
   Choice choice = choose_wgrad(problem, current_gpu());
   force(choice, problem);
-  if (choice.kernel == Kernel::kWgradTorch) {
-    conv.weight = torch_gradient(conv, Gradient::kOfWeight);
-    return;
-  }
-  if (choice.copies_to_planes)
-    problem = {as_planes(problem), copy_to_planes(op, conv.in), copy_to_planes(op, conv.out), conv.weight};
-  launch(op, conv.in, [&](cudaStream_t stream) { launch_wgrad(choice.kernel, problem, stream); });
+  if (benchmark_enabled())
+    choice = fastest(problem, true, choice, current_gpu(), current_stream(conv.in.get_device_index()), run);
+  run(choice);
 }
 
 }  // namespace

@@ -85,11 +85,13 @@ def benchmarks(folder: Path = RESULTS) -> list[Result]:
     return sorted(found, key=lambda result: (result.device != "cuda", result.op))
 
 
-def sweeps(folder: Path = RESULTS) -> list[dict]:
-    """Every sweep/<device>-<seed>.json, with `cases` that have a ratio, GPUs first."""
+def sweeps(folder: Path = RESULTS, benchmark: bool = False) -> list[dict]:
+    """Every sweep/<device>-<seed>.json, with `cases` that have a ratio, GPUs first; or those in benchmark mode."""
     found = []
     for path in sorted(folder.glob("sweep/*.json")):
         sweep = read(path)
+        if sweep.get("benchmark", False) != benchmark:
+            continue
         sweep["cases"] = [case for case in sweep["cases"] if case.get("ratio") is not None]
         found.append(sweep)
     return sorted(found, key=lambda sweep: (kind(sweep) != "cuda", sweep["seed"]))

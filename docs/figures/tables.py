@@ -74,15 +74,16 @@ def ops() -> str:
 
 def random_problems() -> str:
     """One line a sweep and direction."""
-    lines = []
-    for run in results.sweeps():
+    lines, runs = [], results.sweeps() + results.sweeps(benchmark=True)
+    for run in runs:
         for way in unique(map(results.direction, run["cases"])):
             ratios = [case["ratio"] for case in run["cases"] if results.direction(case) == way]
             slow = sum(ratio < SLOW for ratio in ratios)
             cells = [str(len(ratios)), number(geometric_mean(ratios)), number(min(ratios)), str(slow)]
-            lines.append([f"{results.device(run)}, seed {run['seed']}", way, *cells])
+            mode = ", benchmark mode" * run.get("benchmark", False)
+            lines.append([f"{results.device(run)}, seed {run['seed']}{mode}", way, *cells])
     head = ["sweep", "direction", "cases", "times as fast, geometric mean", "least", f"below {SLOW}"]
-    measured = machines((f"seed {run['seed']}", run) for run in results.sweeps())
+    measured = machines((f"seed {run['seed']}", run) for run in runs)
     return f"{table(head, lines, right=2)}\n\n{measured}."
 
 

@@ -42,6 +42,8 @@ inline const char* name_of(Kernel kernel) {
   return kNames[int(kernel)];
 }
 
+inline bool is_wgrad(Kernel kernel) { return kernel >= Kernel::kWgradSmall; }
+
 inline bool has_tensor_cores(const Gpu& gpu) { return gpu.capability >= 80; }
 
 inline bool is_square(const Problem& problem) {
@@ -332,17 +334,20 @@ inline bool torch_native_takes(const Problem& problem, bool gradient) {
 
 // Its sums are rounded to the images' dtype, and those of a float32 weight beside 16-bit images must not be.
 inline bool wgrad_torch_takes(const Problem& problem) {
-  return !is_16_bit(problem.dtype) && torch_native_takes(problem, true);
+  return !(is_16_bit(problem.dtype) && problem.float32_weight) && torch_native_takes(problem, true);
 }
 
 // Not for gradients of weights, for which cuDNN promises no order of sums. A bias would be a pass of its own.
 // Contiguous float32 images are left out because cuDNN 9.19 computed one of 1,211 problems wrongly (1x1 at a stride of
 // 3x2), float64 because its results are not channels_last, and taps one column wide because cuDNN was seldom the
-// fastest there and up to nine times slower than torch's native kernel.
+// fastest there and up to nine times slower than torch's native kernel. More than 5 taps over contiguous images are
+// left out because cuDNN fills them up with zeros there, which makes NaN of infinities outside an output's window.
 inline bool torch_cudnn_takes(const Problem& problem) {
-  return !problem.bias && problem.dtype != ScalarType::Double && (problem.channels_last || is_16_bit(problem.dtype)) &&
-         problem.channels > 1 && problem.x.taps > 1 && problem.y.in * problem.x.in > 1 &&
-         problem.y.out * problem.x.out > 1 && torch_takes(problem);
+  const bool few_taps = problem.y.taps <= 5 && problem.x.taps <= 5;
+  return !problem.bias && problem.dtype != ScalarType::Double &&
+         (problem.channels_last || (is_16_bit(problem.dtype) && few_taps)) && problem.channels > 1 &&
+         problem.x.taps > 1 && problem.y.in * problem.x.in > 1 && problem.y.out * problem.x.out > 1 &&
+         torch_takes(problem);
 }
 
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {

@@ -14,7 +14,7 @@ constexpr int64_t kBlocksAtOnce = 264;  // of an H200; fixed, so that results de
 template <class T>
 struct WgradDirectParams {
   const T *in, *grad;
-  acc_t<T>* partial;
+  WgradResult<T> result;
   int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, tiles_a_split;
   Divider<uint32_t> chunk, tiles_x, tiles_y;  // chunk: vectors of channels that a block takes
 };
@@ -72,13 +72,12 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
 #pragma unroll
       for (int k = 0; k < kTaps; ++k) sums[member * columns + (vector + v) * kTaps + k] = sum[k][v];
   __syncthreads();
-  A* const out = params.partial + (int64_t(blockIdx.y) * params.channels + first_channel) * kTaps;
   const int block_sums = min(int(params.chunk.divisor) * kLanes, params.channels - first_channel) * kTaps;
   for (int i = threadIdx.x; i < block_sums; i += blockDim.x) {
     A total = 0;
 #pragma unroll 4
     for (int m = 0; m < params.members; ++m) total += sums[m * columns + i];
-    out[i] = total;
+    params.result.write(blockIdx.y, int64_t(params.channels) * kTaps, int64_t(first_channel) * kTaps + i, total);
   }
 }
 
@@ -93,10 +92,10 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradDirectParams<T> params{};
   params.tiles_a_split = int(ceil_div(tiles, splits));
   const int64_t used_splits = ceil_div(tiles, params.tiles_a_split);
-  const Tensor partial = partial_sums<T>(problem, used_splits);
+  const WgradPartialSums<T> sums(problem, used_splits);
   params.in = static_cast<const T*>(problem.in.data_ptr()),
   params.grad = static_cast<const T*>(problem.grad.data_ptr());
-  params.partial = static_cast<acc_t<T>*>(partial.data_ptr());
+  params.result = sums.result();
   params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
   params.out_h = int(problem.y.out);
   params.channels = int(problem.channels), params.left = int(problem.x.pad), params.top = int(problem.y.pad);
@@ -105,7 +104,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.tiles_y = Divider<uint32_t>(tiles_y);
   launch_kernel<wgrad_direct<T, R, kLanes>>(Kernel::kWgradDirect, chunks, used_splits, round_up(members * chunk, kWarp),
                                             0, params, stream);
-  launch_add_splits<T>(problem, partial, used_splits, stream);
+  sums.finish(problem, stream);
 }
 
 template <class T, int taps, int kLanes>

@@ -25,7 +25,7 @@ constexpr int kMaxSteps = 1024;
 template <class T>
 struct WgradMmaParams {
   const T *in, *grad;
-  float* partial;
+  WgradResult<T> result;
   int in_h, in_w, out_h, out_w, pad_h, pad_w, shift;
   int top, left, grad_top;  // rows and columns before the images' first, in shared memory
   int pitch, grad_pitch;    // elements
@@ -132,18 +132,18 @@ __device__ float tap_by_tap(const WgradMmaParams<T>& params, const T* in, const 
   return total;
 }
 
-// A block writes n sums: total(i), or where that is not finite again(i), which a whole warp computes.
-template <class Total, class Again>
-__device__ void write_sums(float* out, int n, const Total& total, const Again& again) {
+// A block writes n sums, write(i, sum): total(i), or where that is not finite again(i), which a whole warp computes.
+template <class Total, class Again, class Write>
+__device__ void write_sums(int n, const Total& total, const Again& again, const Write& write) {
   const int lane = threadIdx.x % kWarp;
   for (int first = threadIdx.x - lane; first < n; first += blockDim.x) {
     const int i = first + lane;
     const float sum = i < n ? total(i) : 0.0f;
-    if (i < n) out[i] = sum;
+    if (i < n) write(i, sum);
     for (unsigned wrong = __ballot_sync(0xffffffff, !isfinite(sum)); wrong != 0; wrong &= wrong - 1) {
       const int at = first + __ffs(wrong) - 1;
       const float right = again(at);
-      if (at == i) out[i] = right;
+      if (at == i) write(i, right);
     }
   }
 }

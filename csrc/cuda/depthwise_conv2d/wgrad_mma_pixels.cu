@@ -130,8 +130,10 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   };
   const int64_t block = int64_t(blockIdx.y) * params.image_blocks + image_blocks;
   write_sums(
-      params.partial + (block * params.channels + channel) * kAll, min(kTogether, params.channels - channel) * kAll,
-      [&](int i) { return sums[i]; }, again);
+      min(kTogether, params.channels - channel) * kAll, [&](int i) { return sums[i]; }, again,
+      [&](int i, float sum) {
+        params.result.write(block, int64_t(params.channels) * kAll, int64_t(channel) * kAll + i, sum);
+      });
 #endif
 }
 
@@ -185,11 +187,11 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   while (!allow_shared<wgrad_mma_pixels<T, S, B>>(plan_shared_memory()) && params.stages > 1) --params.stages;
   params.chunks = Divider<uint32_t>(chunks), params.blocks_x = Divider<uint32_t>(blocks_x);
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
-  const Tensor partial = partial_sums<T>(problem, splits * params.image_blocks);
-  params.partial = static_cast<float*>(partial.data_ptr());
+  const WgradPartialSums<T> partial(problem, splits * params.image_blocks);
+  params.result = partial.result();
   launch_kernel<wgrad_mma_pixels<T, S, B>>(Kernel::kWgradMmaPixels, an_image, splits, B::kThreads, params.bytes, params,
                                            stream);
-  launch_add_splits<T>(problem, partial, splits * params.image_blocks, stream);
+  partial.finish(problem, stream);
 }
 
 }  // namespace

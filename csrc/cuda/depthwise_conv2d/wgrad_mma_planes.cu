@@ -84,7 +84,9 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
                             params.grad + plane * params.out_h * params.out_w, 1, i % kAll, 0, params.out_w, 0,
                             params.in_h);
   };
-  write_sums(params.partial + (int64_t(blockIdx.y) * params.channels + channel) * kAll, count * kAll, total, again);
+  write_sums(count * kAll, total, again, [&](int i, float sum) {
+    params.result.write(blockIdx.y, int64_t(params.channels) * kAll, int64_t(channel) * kAll + i, sum);
+  });
 #endif
 }
 
@@ -121,11 +123,11 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   while (params.stages > 1 && !allow_shared<wgrad_mma_planes<T, S>>(shared_bytes())) --params.stages;
   params.bytes = int(shared_bytes());
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
-  const Tensor partial = partial_sums<T>(problem, splits);
-  params.partial = static_cast<float*>(partial.data_ptr());
+  const WgradPartialSums<T> partial(problem, splits);
+  params.result = partial.result();
   launch_kernel<wgrad_mma_planes<T, S>>(Kernel::kWgradMmaPlanes, channel_groups, splits, kBlock, params.bytes, params,
                                         stream);
-  launch_add_splits<T>(problem, partial, splits, stream);
+  partial.finish(problem, stream);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct WgradPixelsTile {
 template <class T>
 struct WgradPixelsParams {
   const T *in, *grad;
-  acc_t<T>* partial;
+  WgradResult<T> result;
   int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, batch, images_a_split, image_blocks, stages;
   int load_bytes, grad_at, stage_elements, bytes;
   PixelsTile tile, grad_tile;
@@ -108,15 +108,13 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
 #pragma unroll
       for (int k = 0; k < S::kTaps; ++k) sums[member * columns + (vector + v) * S::kTaps + k] = sum[k][v];
   __syncthreads();
-  A* const out =
-      params.partial +
-      ((int64_t(blockIdx.y) * params.image_blocks + image_blocks) * params.channels + first_channel) * S::kTaps;
   const int block_sums = min(params.tile.pixel, params.channels - first_channel) * S::kTaps;
   for (int i = threadIdx.x; i < block_sums; i += blockDim.x) {
     A total = 0;
 #pragma unroll 4
     for (int m = 0; m < params.members; ++m) total += sums[m * columns + i];
-    out[i] = total;
+    params.result.write(int64_t(blockIdx.y) * params.image_blocks + image_blocks, int64_t(params.channels) * S::kTaps,
+                        int64_t(first_channel) * S::kTaps + i, total);
   }
 }
 
@@ -157,15 +155,15 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const auto bytes = [&](int stages) { return std::max(stages * stage, sums); };
   while (params.stages > 1 && !allow_shared<wgrad_pixels<T, R>>(bytes(params.stages))) --params.stages;
   params.bytes = int(bytes(params.stages));
-  const Tensor partial = partial_sums<T>(problem, splits * params.image_blocks);
-  params.partial = static_cast<A*>(partial.data_ptr());
+  const WgradPartialSums<T> partial(problem, splits * params.image_blocks);
+  params.result = partial.result();
   params.left = int(problem.x.pad), params.top = int(problem.y.pad);
   params.tiles = int(tiles_x * tiles_y), params.load_bytes = int(vector * sizeof(T));
   params.chunk = Divider<uint32_t>(chunk), params.chunks = Divider<uint32_t>(chunks);
   params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
   launch_kernel<wgrad_pixels<T, R>>(Kernel::kWgradPixels, chunks * params.image_blocks, splits, threads, params.bytes,
                                     params, stream);
-  launch_add_splits<T>(problem, partial, splits * params.image_blocks, stream);
+  partial.finish(problem, stream);
 }
 
 template <class T, int taps>

@@ -21,7 +21,7 @@ struct WgradPlanesTile {
 template <class T>
 struct WgradPlanesParams {
   const T *in, *grad;
-  acc_t<T>* partial;
+  WgradResult<T> result;
   int in_w, in_h, out_w, out_h, left, top, rows, pitch, columns, grad_pitch, planes, channels, batch, images_a_split;
   int bands, stages, stage_bytes, load_bytes, grad_load_bytes, grad_at, bytes;
   Divider<uint32_t> tiles_x, tiles_y;
@@ -95,13 +95,12 @@ __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant_
   for (int k = 0; k < S::kTaps; ++k) sums[threadIdx.x * S::kTaps + k] = sum[k][0];
   __syncthreads();
   const int tiles = int(params.tiles_x.divisor * params.tiles_y.divisor);
-  A* const out = params.partial + (int64_t(blockIdx.y) * params.channels + channel) * S::kTaps;
   for (int i = threadIdx.x; i < count * S::kTaps; i += kBlock) {
     const A* const from = sums + i / S::kTaps * tiles * S::kTaps + i % S::kTaps;
     A total = 0;
 #pragma unroll 8
     for (int t = 0; t < tiles; ++t) total += from[t * S::kTaps];
-    out[i] = total;
+    params.result.write(blockIdx.y, int64_t(params.channels) * S::kTaps, int64_t(channel) * S::kTaps + i, total);
   }
 }
 
@@ -134,9 +133,9 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   };
   while (params.stages > 1 && !allow_shared<wgrad_planes<T, R>>(shared_bytes())) --params.stages;
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
-  const Tensor partial = partial_sums<T>(problem, splits);
+  const WgradPartialSums<T> partial(problem, splits);
   set_problem<T>(problem, params);
-  params.partial = static_cast<A*>(partial.data_ptr());
+  params.result = partial.result();
   params.left = int(problem.x.pad + S::kShift), params.top = int(problem.y.pad),
   params.columns = int((tiles_x - 1) * S::kStep + S::kRow);
   params.planes = int(planes);
@@ -145,7 +144,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.grad_load_bytes = int(sizeof(T)) * row_vector<T>(params.grad, params.out_w);
   params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);
   launch_kernel<wgrad_planes<T, R>>(Kernel::kWgradPlanes, groups, splits, kBlock, params.bytes, params, stream);
-  launch_add_splits<T>(problem, partial, splits, stream);
+  partial.finish(problem, stream);
 }
 
 template <class T, int taps>

@@ -12,7 +12,7 @@ constexpr int kBlock = 256;
 template <class T>
 struct WgradSmallParams {
   const T *in, *grad;
-  acc_t<T>* partial;
+  WgradResult<T> result;
   int in_h, out_h, taps_h, taps_w, top, left, planes, channels, batch, images_a_split;
   int in_pitch, grad_pitch, in_bytes, grad_bytes, grad_at, sums_at;
 };
@@ -85,10 +85,11 @@ __global__ void __launch_bounds__(kBlock) wgrad_small(const __grid_constant__ Wg
     }
   }
   __syncthreads();
-  A* const out = params.partial + (int64_t(blockIdx.y) * params.channels + channel) * params.taps_h * params.taps_w;
+  const int64_t taps = int64_t(params.taps_h) * params.taps_w;
   for (int i = threadIdx.x; i < rows * params.taps_w; i += kBlock) {
     const int column = i % params.taps_w - params.left + kWidth - 1;
-    out[i] = unsigned(column) < 2 * kWidth - 1 ? sums[i / params.taps_w * kTapPitch + column] : A(0);
+    params.result.write(blockIdx.y, params.channels * taps, channel * taps + i,
+                        unsigned(column) < 2 * kWidth - 1 ? sums[i / params.taps_w * kTapPitch + column] : A(0));
   }
 }
 
@@ -120,10 +121,10 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.images_a_split = int(round_up(ceil_div(problem.batch, wanted), kImages));
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
   if (!allow_shared<wgrad_small<T, kWidth>>(bytes)) fail_choice(Kernel::kWgradSmall);
-  const Tensor partial = partial_sums<T>(problem, splits);
-  params.partial = static_cast<acc_t<T>*>(partial.data_ptr());
+  const WgradPartialSums<T> partial(problem, splits);
+  params.result = partial.result();
   wgrad_small<T, kWidth><<<dim3(unsigned(groups), unsigned(splits)), kBlock, bytes, stream>>>(params);
-  launch_add_splits<T>(problem, partial, splits, stream);
+  partial.finish(problem, stream);
 }
 
 }  // namespace
