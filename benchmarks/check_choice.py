@@ -22,7 +22,7 @@ from customops import _explain
 
 # Kernels whose name is not that of their file; `large` belongs to a file a direction.
 FILES = {"rows": "fwd_rows", "sliding_planes": "fwd_sliding", "sliding_pixels": "fwd_sliding"}
-HELPERS = {"add_splits"}
+HELPERS = {"add_splits", "hold_stream"}
 NATIVE = re.compile(r"^(?!aten::).*conv_depthwise2d")  # torch's own kernels; cuDNN's have no common name, its ops have
 CUDNN_OPS = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"}
 TORCH = {"fwd_torch", "fwd_cudnn", "wgrad_torch"}
