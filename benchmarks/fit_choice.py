@@ -207,12 +207,10 @@ def code(tree, indent: str = "  ") -> list[str]:
         return [f"{indent}return Measured{{Kernel::{name}, {str(planes).lower()}}};"]
     feature, threshold, below, above = tree
     expression = FEATURES[NAMES[feature]]
-    return [
-        f"{indent}if ({expression} < {threshold}) {{",
-        *code(below, indent + "  "),
-        f"{indent}}}",
-        *code(above, indent),
-    ]
+    then = code(below, indent + "  ")
+    head = f"{indent}if ({expression} < {threshold})"
+    first = [f"{head} {then[0].lstrip()}"] if len(then) == 1 else [f"{head} {{", *then, f"{indent}}}"]
+    return [*first, *code(above, indent)]
 
 
 def header(trees: dict, about: str) -> str:

@@ -59,7 +59,7 @@ TABLE = [
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
     ("wgrad", "H200", "float32", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
-    ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
+    ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_planes"),  # torch rounds its sums
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
     ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),
     ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),

@@ -334,7 +334,7 @@ inline bool torch_native_takes(const Problem& problem, bool gradient) {
 
 // Its sums are rounded to the images' dtype, and those of a float32 weight beside 16-bit images must not be.
 inline bool wgrad_torch_takes(const Problem& problem) {
-  return !(is_16_bit(problem.dtype) && problem.float32_weight) && torch_native_takes(problem, true);
+  return !is_16_bit(problem.dtype) && torch_native_takes(problem, true);
 }
 
 // Not for gradients of weights, for which cuDNN promises no order of sums. A bias would be a pass of its own.
