@@ -29,6 +29,11 @@ ALLOWED_LIBRARIES = {
 }  # fmt: skip
 # Other people's loops may need it. libtorch_cpu does, too, and a torch of the package index brings it, under this name.
 OPENMP = "libgomp.so.1"
+# What a process has one of. The loader would give a wheel's library of such a name, or soname, to everybody who needs the real one.
+ONE_OF_A_PROCESS = re.compile(
+    r"lib(c|m|dl|rt|pthread|gcc_s|util|stdc\+\+|cuda|nvidia-[\w-]+|python3[.\d]*t?|c10|c10_cuda|shm"
+    r"|torch(_cpu|_cuda|_cuda_linalg|_python|_global_deps)?)\.so(\.\d+)*|ld-linux\S*"
+)
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
 GLIBC_OF_MANYLINUX_2_28 = (2, 17)
 MACHINE = "(?:x86_64|aarch64)"
@@ -84,6 +89,12 @@ def check_machine(name: str, library: elf.Library, wheel: Wheel) -> Iterator[str
         yield f"library: {name} is for {library.machine}, where CPython does not look for a module of this name"
 
 
+def check_names(name: str, library: elf.Library) -> Iterator[str]:
+    for called in dict.fromkeys((PurePosixPath(name).name, library.soname or "")):
+        if ONE_OF_A_PROCESS.fullmatch(called):
+            yield f"library: {name} is called {called}: it might be loaded in place of the system's or torch's"
+
+
 def glibc_limit(wheel: Wheel) -> tuple[int, ...]:
     match = re.search(r"manylinux_(\d+)_(\d+)", wheel.path.name)
     limit = (int(match[1]), int(match[2])) if match else GLIBC_OF_MANYLINUX_2_28
@@ -124,6 +135,7 @@ def check_library(
     library = libraries[name] = elf.read(body)
     yield from loadable.check_library(name, library)
     yield from check_machine(name, library, wheel)
+    yield from check_names(name, library)
     for needed in library.needed:
         if needed not in ALLOWED_LIBRARIES and not (openmp and needed == OPENMP):
             yield f"library: {name} needs {needed}, which is not on the allowed list"
@@ -219,13 +231,13 @@ def collect(findings: Iterator[str], where: str = "file: it cannot be read: ") -
     return found
 
 
-def check(path: Path, any_files: bool = False) -> tuple[list[str], list[str]]:
+def check(path: Path, any_files: bool = False, megabytes: int = MAX_MEGABYTES) -> tuple[list[str], list[str]]:
     """(problems, facts) of a wheel. What cannot be read in one way only is a problem, never an exception."""
     facts = [f"{path.name}: {path.stat().st_size / 1000:.0f} kB"]
-    return collect(check_contents(path, facts, any_files)), facts
+    return collect(check_contents(path, facts, any_files, megabytes)), facts
 
 
-def check_contents(path: Path, facts: list[str], any_files: bool) -> Iterator[str]:
+def check_contents(path: Path, facts: list[str], any_files: bool, megabytes: int) -> Iterator[str]:
     wheel = Wheel(path)
     yield from collect(check_tag(wheel))
     yield from collect(check_files(wheel, any_files))
@@ -236,8 +248,12 @@ def check_contents(path: Path, facts: list[str], any_files: bool) -> Iterator[st
     if not compiled:
         yield "file: the wheel holds no compiled library"
     yield from collect(check_cuda(wheel, libraries, facts))
-    if len(wheel.data) > MAX_MEGABYTES * 1e6:
-        yield f"size: {len(wheel.data) / 1e6:.1f} MB, the limit is {MAX_MEGABYTES} MB"
+    yield from check_size(wheel, megabytes)
+
+
+def check_size(wheel: Wheel, megabytes: int) -> Iterator[str]:
+    if len(wheel.data) > megabytes * 1e6:
+        yield f"size: {len(wheel.data) / 1e6:.1f} MB, the limit is {megabytes} MB: max-megabytes in [tool.customops-build]"
 
 
 # What a finding is about, where a library may break a rule once for each symbol; the remedy.
@@ -285,7 +301,7 @@ def main() -> None:
     failed = False
     for wheel in args.wheel:
         if args.policy == "strict":
-            problems, facts = check(wheel, args.any_files)
+            problems, facts = check(wheel, args.any_files, args.max_megabytes)
         else:
             import torch_pinned  # not at the top: it imports this module
 

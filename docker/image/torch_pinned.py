@@ -5,13 +5,23 @@ built against, and its version says so. It may use CPython's: the tag then names
 here, too: one platform tag, RECORD, libraries that every user of torch has, no search path of the build machine.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import elf
 import loadable
-from check_wheel import ALLOWED_LIBRARIES, MACHINE, NOT_ASKED_FOR, check_machine, collect, version
+from check_wheel import (
+    ALLOWED_LIBRARIES,
+    MACHINE,
+    NOT_ASKED_FOR,
+    check_machine,
+    check_names,
+    check_size,
+    collect,
+    version,
+)
 from pinning import TORCH_CXX
 from wheelfile import Wheel
 
@@ -33,17 +43,25 @@ def check_tag(wheel: Wheel) -> Iterator[str]:
             yield f"tag: {tag} is not one of CPython on manylinux: a wheel without a manylinux tag runs on no known system"
 
 
+def leaves(name: str, path: str) -> bool:
+    """Whether a search path of a library leads out of the folder that the wheel is installed into."""
+    start, _, rest = path.partition("/")
+    installed = re.sub(r"^[^/]+\.data/[^/]+/", "", name)
+    return start != "$ORIGIN" or posixpath.normpath(f"{posixpath.dirname(installed) or '.'}/{rest}").split("/")[0] == ".."
+
+
 def check_library(name: str, body: bytes, wheel: Wheel, facts: list[str]) -> Iterator[str]:
     library = elf.read(body)
     yield from loadable.check_library(name, library)
     yield from check_machine(name, library, wheel)
+    yield from check_names(name, library)
     beside = {path.rsplit("/", 1)[-1] for path in wheel.names}
     unknown = [n for n in library.needed if n not in EVERYWHERE | beside and not OF_TORCH.fullmatch(n)]
     if unknown:
         yield f"library: {name} needs {', '.join(unknown)}, which users may lack: link it statically, or let auditwheel copy it in"
     for path in library.search:
-        if not all(part.startswith("$ORIGIN") for part in path.split(":")):
-            yield f"rpath: {name} searches {path}, a path of the build machine: remove -Wl,-rpath from the link"
+        if any(leaves(name, part) for part in path.split(":")):
+            yield f"rpath: {name} searches {path}, which is not in the wheel's folder: remove -Wl,-rpath from the link"
     limits = [(int(a), int(b)) for a, b in re.findall(r"manylinux_(\d+)_(\d+)", wheel.path.name)]
     newest = (0,)
     for file, required in library.versions:
@@ -99,8 +117,7 @@ def findings(path: Path, megabytes: int, facts: list[str]) -> Iterator[str]:
         yield from collect(check_library(name, wheel.read(name), wheel, facts), f"library: {name} ")
     if not compiled:
         yield "file: the wheel holds no compiled library: build it with `python -m build`, it needs no container"
-    if len(wheel.data) > megabytes * 1e6:
-        yield f"size: {len(wheel.data) / 1e6:.1f} MB, the limit is {megabytes} MB: max-megabytes in [tool.customops-build]"
+    yield from check_size(wheel, megabytes)
 
 
 def check(path: Path, megabytes: int) -> tuple[list[str], list[str]]:

@@ -344,9 +344,56 @@ def test_a_labelled_build_may_serve_a_gpu_twice_or_hold_one_library(cuda_wheel):
     assert check_wheel.check(cuda_wheel(one, {"cuda13": ["90"]}, version="0.1.0+dev"))[0] == []
 
 
-def test_size_limit(wheel, monkeypatch):
-    monkeypatch.setattr(check_wheel, "MAX_MEGABYTES", 0.001)
-    assert any(problem.startswith("size: 0.0 MB") for problem in check_wheel.check(wheel())[0])
+@pytest.mark.parametrize("policy", ["strict", "torch-pinned"])
+def test_size_limit(wheel, library, monkeypatch, capsys, policy):
+    """The project's own limit holds, whatever the policy."""
+    path = wheel({"customops/_large.so": library({}, code="__attribute__((used)) static char large[2 << 20] = {1};", link=["-Wl,-z,noexecstack"])})
+    with zipfile.ZipFile(path) as archive:
+        assert archive.getinfo("customops/_large.so").compress_size > 2e6
+    for limit, status in (("3", 0), ("2", 1)):
+        monkeypatch.setattr("sys.argv", ["check_wheel.py", "--policy", policy, "--max-megabytes", limit, str(path)])
+        with pytest.raises(SystemExit) as stopped:
+            check_wheel.main()
+        assert stopped.value.code == status
+    assert re.search(r"error: \S+: size: 2\.\d MB, the limit is 2 MB: max-megabytes", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("file", "soname", "refused"),
+    [
+        ("libcuda.so.1", None, True),
+        ("_cpu.so", "libcuda.so.1", True),
+        ("_cpu.so", "libc.so.6", True),
+        ("_cpu.so", "libtorch_cpu.so", True),
+        ("libpython3.11.so.1.0", None, True),
+        ("libstdc++.so.6", None, True),
+        ("libtorchmyops.so", "libtorchmyops.so", False),
+        ("_cpu.so", "libmine.so.1", False),
+    ],
+)
+def test_a_library_that_answers_to_another_s_name(wheel, library, file, soname, refused):
+    path = wheel({f"customops/{file}": library({}, link=[f"-Wl,-soname,{soname}"] if soname else [])})
+    expected = f"library: customops/{file} is called {soname or file}: it might be loaded in place of"
+    for problems in (check_wheel.check(path, any_files=True)[0], torch_pinned.check(path, 40)[0]):
+        assert any(problem.startswith(expected) for problem in problems) == refused
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("$ORIGIN", False),
+        ("$ORIGIN/../customops.libs", False),
+        ("$ORIGIN/../torch/lib:$ORIGIN", False),
+        ("/tmp/build/lib", True),
+        ("$ORIGIN:", True),  # the folder of whoever starts the program
+        ("$ORIGINAL/lib", True),  # no variable of the loader's: a folder of this name, from there
+        ("$ORIGIN/../../../../../../tmp", True),
+        ("$ORIGIN/lib:$ORIGIN/../..", True),
+    ],
+)
+def test_a_search_path_that_leaves_the_wheel(wheel, library, path, refused):
+    problems = torch_pinned.check(wheel({"customops/_cpu.so": library({}, rpath=path)}), 40)[0]
+    assert any(problem.startswith(f"rpath: customops/_cpu.so searches {path}, ") for problem in problems) == refused
 
 
 def test_command_line(wheel, monkeypatch, capsys):
