@@ -44,6 +44,17 @@ def check_choices(variant: str, base: str, machine: str = OWN) -> None:
         )
 
 
+def machine_of(name: str) -> str:
+    """The machine that a wheel is for, by its file's name; also of the files beside it."""
+    found = re.search(rf"_({'|'.join(MACHINES)})\.whl", name)
+    return found[1] if found else OWN
+
+
+def own_wheels(dist: Path) -> list[Path]:
+    """The wheels of a folder that are not for another machine."""
+    return [wheel for wheel in sorted(dist.glob("*.whl")) if machine_of(wheel.name) == OWN]
+
+
 def dockerfile(variant: str, tree: Path = ROOT) -> Path:
     return tree / f"Dockerfile.{variant}"
 

@@ -206,12 +206,6 @@ def test_in_container(project: Project, pair: Pair, engine: str, image: str, pyt
         children.run_container(engine, image, options=(*mounts, *python, *settings, *answer, *children.AS_OWNER))
 
 
-def machine_of(name: str) -> str:
-    """The machine that a wheel is for, by its file's name; also of the files beside it."""
-    found = re.search(rf"_({'|'.join(images.MACHINES)})\.whl", name)
-    return found[1] if found else images.OWN
-
-
 def publish(project: Project, out: Path, shared_cache: str = "") -> list[Path]:
     """Copies the wheels and their provenance to dist/, then removes earlier ones of the same distribution and machine."""
     wheels = built_wheels(out)
@@ -222,12 +216,12 @@ def publish(project: Project, out: Path, shared_cache: str = "") -> list[Path]:
     with contextlib.ExitStack() as all_of_them:  # appear together, after the last byte of all
         for file in files:
             shutil.copyfile(file, all_of_them.enter_context(replacing(project.dist / file.name)))
-    name, machine = wheels[0].name.split("-")[0], machine_of(wheels[0].name)
+    name, machine = wheels[0].name.split("-")[0], images.machine_of(wheels[0].name)
     for old in [
         *project.dist.glob(f"{name}-*.whl*"),
         *project.dist.glob(f".{name}-*.partial"),
     ]:  # the latter of killed runs
-        if old.name not in {file.name for file in files} and machine_of(old.name) == machine:
+        if old.name not in {file.name for file in files} and images.machine_of(old.name) == machine:
             old.unlink()
     return [project.dist / wheel.name for wheel in wheels]
 
@@ -316,7 +310,7 @@ def test_wheel(
     project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
 ) -> None:
     """Runs the test stage on the wheel in dist/."""
-    wheels = [wheel for wheel in project.dist.glob("*.whl") if machine_of(wheel.name) == images.OWN]
+    wheels = images.own_wheels(project.dist)
     if not wheels:
         return make_wheel(project, pairs, engine, variant, base, archs, images.OWN)
     if engine == "host":

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import children
+import images
 import interpreters
 import project_run
 from common import CACHE, IMAGE_SCRIPTS, ROOT, Failure, environment, main_guard, virtual_environment
@@ -91,7 +92,7 @@ def main() -> None:
     args = parser.parse_args()
     project = project_run.load(args.project)
     pairs = pair_up(args.pythons, args.torches)
-    wheels = [wheel.name for wheel in project.dist.glob("*.whl")]
+    wheels = [wheel.name for wheel in images.own_wheels(project.dist)]
     if len(wheels) != 1 and not (wheels and all("+torch" in name for name in wheels)):  # one for each torch
         raise Failure(f"{project.dist} must hold exactly one wheel, found {len(wheels)}: run `make wheel` first")
     results = {}

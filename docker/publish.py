@@ -9,6 +9,7 @@ import argparse
 import subprocess
 from pathlib import Path
 
+import images
 import project_run
 from common import (
     CACHE,
@@ -51,10 +52,11 @@ def main() -> None:
     dist = args.dist or project.dist
     wheels = sorted(dist.glob("*.whl"))
     versions = {wheel.name.split("-")[1].partition("+")[0] for wheel in wheels}
+    machines = {images.machine_of(wheel.name) for wheel in wheels}
     pinned = all("+torch" in wheel.name for wheel in wheels)  # one for each torch
-    if len(versions) != 1 or (len(wheels) != 1 and not pinned):
+    if len(versions) != 1 or (len(wheels) != len(machines) and not pinned):
         others = "".join(f"; {path.name} is a source archive, which is not uploaded" for path in dist.glob("*.tar.gz"))
-        raise Failure(f"{dist} must hold exactly one wheel, found {len(wheels)}{others}: run `make wheel`")
+        raise Failure(f"{dist} must hold one wheel for a machine, found {len(wheels)}{others}: run `make wheel`")
     (version,) = versions
     for wheel in wheels:
         check(wheel, project.folder)

@@ -14,7 +14,7 @@ python=$(command -v "$python") ||
   { echo "error: there is no interpreter ${1:-python3}: name one that has torch: make PYTHON=path/to/python ..." >&2; exit 1; }
 [[ $python == /* ]] || python=$PWD/$python
 shopt -s nullglob
-wheels=("${2:-dist}"/customops-*.whl)
+wheels=("${2:-dist}"/customops-*"_$(uname -m)".whl)
 tests=$(realpath "${3:-tests}")
 if ((${#wheels[@]} != 1)); then
   echo "error: ${2:-dist} must hold exactly one wheel of customops, found ${#wheels[@]}: make wheel VARIANT=cuda" >&2

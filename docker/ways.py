@@ -9,6 +9,7 @@ import argparse
 import shutil
 
 import children
+import images
 from common import CACHE, DIST, PIP_INSTALL, ROOT, Failure, environment, main_guard, virtual_environment
 
 
@@ -20,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tests/ways alone, without the op suite for each build")
     quick = parser.parse_args().quick
-    wheels = list(DIST.glob("customops-*.whl"))
+    wheels = images.own_wheels(DIST)
     if len(wheels) != 1:
         raise Failure(f"dist/ must hold one wheel of customops, found {len(wheels)}: make wheel")
     if shutil.which("c++") is None:

@@ -21,22 +21,24 @@ import record
 
 BIN = Path(sys.executable).parent
 NAME = "customops-0.1.0+cpu-py3-none-any.whl"
+FOR_MACHINES = [NAME.replace("-any", f"-manylinux_2_28_{machine}") for machine in ("aarch64", "x86_64")]
 METADATA = b"Metadata-Version: 2.1\nName: customops\nVersion: 0.1.0+cpu\nSummary: a test\nRequires-Python: >=3.10\nDescription-Content-Type: text/plain\n\nA test.\n"
 
 
-def make_wheel(dist, dirty=False, commit="c0ffee"):
-    """A small wheel that stands for the real one: installable anywhere, with a build record."""
+def make_wheel(dist, dirty=False, commit="c0ffee", name=NAME):
+    """A small wheel that stands for the real one: installable where its name says, with a build record."""
     info = "customops-0.1.0+cpu.dist-info"
     source = {"commit": commit, "dirty": dirty, "date_epoch": 1700000000}
+    tag = name.split("-", 2)[2].removesuffix(".whl")
     contents = {
         "customops/__init__.py": b"answer = 42\n",
         f"{info}/METADATA": METADATA,
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n".encode(),
         f"{info}/build.json": json.dumps({"source": source, "base": "host"}).encode(),
     }
     dist.mkdir(exist_ok=True)
-    record.pack(dist / NAME, contents, 1700000000)
-    return dist / NAME
+    record.pack(dist / name, contents, 1700000000)
+    return dist / name
 
 
 @pytest.fixture
@@ -86,6 +88,18 @@ def test_a_tampered_wheel_is_refused(dist, serve_folder, tmp_path, tool):
     assert hashlib.sha256(body).hexdigest() in said
     assert "customops" in said
     assert not (tmp_path / "site/customops").exists()
+
+
+@pytest.mark.parametrize("name", FOR_MACHINES)
+def test_each_machine_gets_its_wheel_of_the_index(dist, serve_folder, tmp_path, name):
+    for each in FOR_MACHINES:
+        make_wheel(dist, name=each)
+    url = serve_folder(index.write_index(dist))
+    pip = [sys.executable, "-m", "pip", "download", "--no-cache-dir", "--isolated", "--no-deps", "--only-binary=:all:"]
+    platform = f"--platform={name.split('-')[4].removesuffix('.whl')}"
+    run = [*pip, platform, f"--dest={tmp_path / 'got'}", f"--index-url={url}/simple/", "customops"]
+    subprocess.run(run, check=True, capture_output=True)
+    assert [path.name for path in (tmp_path / "got").iterdir()] == [name]
 
 
 def test_pages(dist):
@@ -143,14 +157,14 @@ def upload_server(tmp_path):
 
 @pytest.fixture
 def run_publish(dist, tmp_path, monkeypatch):
-    """run_publish(url): publishes the wheel of dist/, as reproduced unless told otherwise."""
+    """run_publish(url): publishes the wheels of dist/, as reproduced unless told otherwise."""
     monkeypatch.setenv("TWINE_USERNAME", "founder")
     monkeypatch.setenv("TWINE_PASSWORD", "secret")
     monkeypatch.setattr(publish, "CACHE", tmp_path / "cache")
 
     def run(url, reproduced=True):
-        if reproduced:
-            proof = tmp_path / "cache/reproduced" / common.sha256_of(dist / NAME)
+        for wheel in dist.glob("*.whl") if reproduced else ():
+            proof = tmp_path / "cache/reproduced" / common.sha256_of(wheel)
             proof.parent.mkdir(parents=True, exist_ok=True)
             proof.touch()
         monkeypatch.setattr("sys.argv", ["publish.py", "--dist", str(dist), "--repository-url", url])
@@ -167,6 +181,23 @@ def test_upload_then_install(dist, upload_server, run_publish, tmp_path):
     run = install("pip", url, tmp_path / "site")
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "site/customops/__init__.py").exists()
+
+
+def test_the_wheels_of_both_machines_are_uploaded(dist, upload_server, run_publish):
+    url, uploads = upload_server
+    for name in FOR_MACHINES:
+        make_wheel(dist, name=name)
+    run_publish(url)
+    assert sorted(path.name for path in uploads.iterdir()) == FOR_MACHINES
+
+
+def test_two_wheels_for_one_machine_are_not_uploaded(dist, upload_server, run_publish):
+    url, uploads = upload_server
+    for name in (FOR_MACHINES[0], FOR_MACHINES[0].replace("2_28", "2_17")):
+        make_wheel(dist, name=name)
+    with pytest.raises(common.Failure, match="must hold one wheel for a machine, found 2"):
+        run_publish(url)
+    assert list(uploads.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,13 @@ def test_a_module_is_named_after_its_machine(wheel, library, named):  # noqa: F8
     assert (expected in found) == (named != "aarch64")
 
 
+def test_the_other_machine_s_wheel_is_not_taken_for_this_one_s(tmp_path):
+    names = [f"theirs-1.0-py3-none-manylinux_2_28_{machine}.whl" for machine in (OTHER, "x86_64")]
+    for name in (*names, "pure-1.0-py3-none-any.whl"):
+        (tmp_path / name).touch()
+    assert [wheel.name for wheel in images.own_wheels(tmp_path)] == ["pure-1.0-py3-none-any.whl", names[1]]
+
+
 def test_verify_installs_the_torch_of_the_build_machine():
     locked = ["ninja==1.13 --hash=sha256:" + "ab" * 32, "torch==2.13.0 --hash=sha256:" + "cd" * 32]
     own = {"torch": "2.13.0+cpu", "requirements": locked}
