@@ -46,8 +46,8 @@ def check_tag(wheel: Wheel) -> Iterator[str]:
 def leaves(name: str, path: str) -> bool:
     """Whether a search path of a library leads out of the folder that the wheel is installed into."""
     start, _, rest = path.partition("/")
-    installed = re.sub(r"^[^/]+\.data/[^/]+/", "", name)
-    return start != "$ORIGIN" or posixpath.normpath(f"{posixpath.dirname(installed) or '.'}/{rest}").split("/")[0] == ".."
+    folder = posixpath.dirname(re.sub(r"^[^/]+\.data/[^/]+/", "", name)) or "."
+    return start != "$ORIGIN" or posixpath.normpath(f"{folder}/{rest}").split("/")[0] == ".."
 
 
 def check_library(name: str, body: bytes, wheel: Wheel, facts: list[str]) -> Iterator[str]:

@@ -347,7 +347,8 @@ def test_a_labelled_build_may_serve_a_gpu_twice_or_hold_one_library(cuda_wheel):
 @pytest.mark.parametrize("policy", ["strict", "torch-pinned"])
 def test_size_limit(wheel, library, monkeypatch, capsys, policy):
     """The project's own limit holds, whatever the policy."""
-    path = wheel({"customops/_large.so": library({}, code="__attribute__((used)) static char large[2 << 20] = {1};", link=["-Wl,-z,noexecstack"])})
+    large = library({}, code="__attribute__((used)) static char large[2 << 20] = {1};", link=["-Wl,-z,noexecstack"])
+    path = wheel({"customops/_large.so": large})
     with zipfile.ZipFile(path) as archive:
         assert archive.getinfo("customops/_large.so").compress_size > 2e6
     for limit, status in (("3", 0), ("2", 1)):

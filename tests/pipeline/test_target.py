@@ -105,7 +105,7 @@ def test_the_other_machine_s_wheel_is_not_taken_for_this_one_s(tmp_path):
     names = [f"theirs-1.0-py3-none-manylinux_2_28_{machine}.whl" for machine in (OTHER, "x86_64")]
     for name in (*names, "pure-1.0-py3-none-any.whl"):
         (tmp_path / name).touch()
-    assert [wheel.name for wheel in images.own_wheels(tmp_path)] == ["pure-1.0-py3-none-any.whl", names[1]]
+    assert [path.name for path in images.own_wheels(tmp_path)] == ["pure-1.0-py3-none-any.whl", names[1]]
 
 
 def test_verify_installs_the_torch_of_the_build_machine():
