@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import re
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -176,6 +177,7 @@ def _check_schemas(table):
 
 
 def _function(namespace, name, doc, schemas):
+    """A function of the module, by way of torch.ops."""
     packet = getattr(getattr(torch.ops, namespace), name)
     declaration = f"{namespace}::{name}"
 
@@ -195,8 +197,80 @@ def _function(namespace, name, doc, schemas):
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = __name__
-    function.__doc__ = "\n\n".join(filter(None, ["\n".join(schemas), doc]))
+    function.__doc__ = doc
+    function._torchdynamo_disable = True  # under pybind11, too, torch.compile leaves out what it cannot trace
     return function
+
+
+def _quick(library, namespace, entry, name, doc, function):
+    """A builtin in front of `function`, which calls the library directly where that can be; see quick.h."""
+    arguments = getattr(getattr(torch.ops, namespace), name).default._schema.arguments
+    names = tuple(sys.intern(argument.name) for argument in arguments)
+    defaults = tuple(argument.default_value if argument.has_default_value() else ... for argument in arguments)
+    positional = sum(not argument.kwarg_only for argument in arguments)
+    return library.aten_stable_quick(
+        entry["quick"], name.encode(), doc.encode(), __name__, names, defaults, ..., positional, function
+    )
+
+
+def _tensor_offset():
+    """Where in a Python tensor the pointer lies that `_cdata` tells, in bytes; 0 if that is not the same for all."""
+    tensors = [torch.empty(0), torch.empty(2).requires_grad_(), torch.nn.Parameter(torch.empty(1)), torch.empty(3)[1:]]
+    word = ctypes.sizeof(ctypes.c_void_p)
+
+    def offsets(tensor):
+        places = range(2 * word, torch.Tensor.__basicsize__ - word + 1, word)
+        return {at for at in places if ctypes.c_void_p.from_address(id(tensor) + at).value == tensor._cdata}
+
+    found = set.intersection(*map(offsets, tensors))
+    return found.pop() if len(found) == 1 else 0
+
+
+def _steals(unwrap, wrap):
+    """Whether `wrap` takes the handle that it is given, as its name says: torch 2.13's makes another."""
+    tensor = torch.empty(0)
+    before = tensor._use_count()
+    wrap(unwrap(tensor))
+    return tensor._use_count() == before
+
+
+def _open(path):
+    """The library for calls with Python's lock held, and whether it has found in this process what quick calls need."""
+    library = ctypes.PyDLL(str(path))
+    thing = ctypes.py_object
+    library.aten_stable_python.argtypes = [*[thing] * 4, ctypes.c_int64, ctypes.c_int64]
+    library.aten_stable_quick.argtypes = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, *[thing] * 4]
+    library.aten_stable_quick.argtypes += [ctypes.c_int64, thing]
+    library.aten_stable_quick.restype = thing
+    try:
+        unwrap = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor
+        wrap = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
+        settings = unwrap, wrap, _tensor_offset(), _steals(unwrap, wrap)
+    except AttributeError:
+        return library, False
+    is_quick = bool(library.aten_stable_python(torch.Tensor, torch.nn.Parameter, *settings))
+    if is_quick and hasattr(library, "aten_stable_function"):
+        _quick_function(library)
+    return library, is_quick
+
+
+def _quick_function(library):
+    """Gives the library a torch.autograd.Function whose forward and backward are its own builtins; see autograd.h."""
+    library.aten_stable_function.restype = ctypes.py_object
+    library.aten_stable_apply.argtypes = [ctypes.py_object]
+    forward, backward = library.aten_stable_function()
+    members = {"forward": forward, "backward": backward, "__module__": __name__}
+    function = type("Function", (torch.autograd.Function,), members)
+    call = super(torch.autograd.Function, function).apply
+
+    def apply(*args):
+        if torch._C._are_functorch_transforms_active():
+            raise RuntimeError(
+                "cannot use C++ torch::autograd::Function with functorch transforms (vmap, grad, vjp, etc)"
+            )
+        return call(*args)
+
+    library.aten_stable_apply(apply)
 
 
 def _json(function):
@@ -207,7 +281,7 @@ def _json(function):
 def _load():
     path = Path(__file__).with_name(LIBRARY)
     torch.ops.load_library(path)
-    library = ctypes.CDLL(str(path))
+    library, is_quick = _open(path)
     used = sorted({match.decode() for match in _USED.findall(path.read_bytes())})
     _check_schemas(used)
     _bridge(used)
@@ -219,7 +293,12 @@ def _load():
         functions.setdefault(entry["name"], []).append(entry)
     for name, entries in functions.items():
         doc = "\n".join(filter(None, (entry["doc"] for entry in entries)))
-        globals()[name] = _function(module["namespace"], name, doc, [entry["schema"] for entry in entries])
+        schemas = [entry["schema"] for entry in entries]
+        doc = "\n\n".join(filter(None, ["\n".join(schemas), doc]))
+        function = _function(module["namespace"], name, doc, schemas)
+        if is_quick and len(entries) == 1 and entries[0]["quick"] is not None:
+            function = _quick(library, module["namespace"], entries[0], name, doc, function)
+        globals()[name] = function
     globals()["__all__"] = [*functions]
     return module["doc"] or __doc__
 

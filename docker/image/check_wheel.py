@@ -56,8 +56,8 @@ NOT_ASKED_FOR = re.compile(
     r"([^/]+\.data/(purelib|platlib)/)?([^/]+\.(pth|start)|(sitecustomize|usercustomize)(/.+|\.[^/]+)|(torch|torchgen|functorch)/.+)"
     r"|[^/]+\.data/data/(.+/)?python[0-9.t]*/.+|[^/]+\.data/(scripts|data/bin)/(python|pip)[0-9.]*"
 )
-# What a library may export: how the module in front of one that is built with aten_stable learns its functions.
-EXPORTED = {"aten_stable_describe"}
+# What a library may export: what the module in front of one that is built with aten_stable calls.
+EXPORTED = {f"aten_stable_{name}" for name in ("describe", "python", "quick", "function", "apply")}
 TORCH_CXX = re.compile(r"_Z[A-Z]*(2at|3c10|5torch)")
 
 

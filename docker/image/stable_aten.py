@@ -11,6 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import check_wheel
 import elf
 from project import BadProject, Project
 from record import pack
@@ -20,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 MODULE = re.compile(r"(?P<path>(?:[^/]+/)*)(?P<name>[A-Za-z_]\w*)(?P<suffix>\.cpython-3\d+t?-[\w-]+|\.abi3|)\.so")
 DESCRIBES = "aten_stable_describe"
 REQUIRED = "torch>=2.10"
-EXPORTS = f"{{ global: {DESCRIBES}; local: *; }};\n"
+EXPORTS = f"{{ global: {'; '.join(sorted(check_wheel.EXPORTED))}; local: *; }};\n"
 WHY = 'aten = "stable" in [tool.customops-build]'
 
 

@@ -5,6 +5,7 @@ the stable ABI have no symbol of torch's C++ or of CPython.
 """
 
 import concurrent.futures
+import ctypes
 import functools
 import importlib.util
 import os
@@ -13,10 +14,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import weakref
 from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo
+import torch.fx.experimental.proxy_tensor
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).with_name("aten_stable")
@@ -27,6 +31,7 @@ from aten_stable.build import build, flags  # noqa: E402
 from aten_stable.scan import header, table, uses  # noqa: E402
 
 PROJECTS = ("windows", "options", "registered", "numbers", "functions")
+LEAF = torch.linspace(-1, 2, 6).requires_grad_()
 # A process has one operator of a name: the second builds get namespaces of their own.
 OTHER_NAMESPACES = [f"-Daten_stable_{name}=aten_stable_{name}_too" for name in ("registered", "functions")]
 
@@ -162,6 +167,109 @@ def test_keywords_defaults_and_errors(windows, tensor):
         assert [outcome(module.forward, *args, **kwargs)[0] for module in windows] == [TypeError, TypeError]
     assert [module.count(x) for module in windows] == [36, 36]
     assert [module.count(x.double()) for module in windows] == [-1, -1]
+
+
+def test_results_and_arguments_are_not_kept(windows, tensor):
+    for module in windows:
+        x = tensor(3, 8)
+        counts = x._use_count(), sys.getrefcount(x)
+        for _ in range(3):
+            module.forward(x, window=2)
+            outcome(module.forward, x, 0)
+        assert (x._use_count(), sys.getrefcount(x)) == counts
+        result = weakref.ref(module.gates(x, tensor(6, 10), tensor(3, 2))[0])
+        assert result() is None
+
+
+@pytest.mark.parametrize("name", ["windows", "options", "functions"])
+def test_torch_converts_tensors_where_the_quick_way_knows_no_place(modules, tensor, name):
+    """A torch whose Python tensors say nothing of where the C++ one is."""
+    module = modules[name][1]
+    library = ctypes.PyDLL(str(Path(module.__file__).with_name(module.LIBRARY)))
+    library.aten_stable_python.argtypes = [*[ctypes.py_object] * 4, ctypes.c_int64, ctypes.c_int64]
+    convert = (
+        torch._C._aoti.unsafe_alloc_void_ptr_from_tensor,
+        torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr,
+    )
+    assert module._tensor_offset() > 0
+    calls = {
+        "windows": lambda m: m.forward(torch.ones(2, 5), 2),
+        "options": lambda m: m.total([torch.ones(2), torch.full((2,), 3.0)], [0]),
+        "functions": lambda m: torch.autograd.grad(m.power(LEAF, 3).sum(), LEAF),
+    }
+    for offset in (0, module._tensor_offset()):
+        settings = torch.Tensor, torch.nn.Parameter, *convert, offset, module._steals(*convert)
+        assert library.aten_stable_python(*settings) == 1
+        assert_same(*map(calls[name], modules[name]))
+
+
+def test_without_the_quick_way_all_goes_through_torch_ops(modules, tensor):
+    """In a process of its own, whose torch lacks what the quick way needs."""
+    folder = Path(modules["functions"][1].__file__).parent
+    code = (
+        "import sys, torch; del torch._C._aoti.unsafe_alloc_void_ptr_from_tensor\n"
+        f"sys.path.insert(0, {str(folder)!r}); import functions, windows\n"
+        "assert type(functions.power) is type(windows.forward) is type(lambda: 0)\n"
+        "x = torch.linspace(-1, 2, 6, dtype=torch.float64).view(2, 3).requires_grad_()\n"
+        "assert torch.autograd.gradcheck(functions.power, x) and torch.autograd.gradgradcheck(functions.power, x)\n"
+        "assert torch.equal(windows.forward(x.detach(), window=3), x.detach().sum(1, keepdim=True))\n"
+        "try: functions.power(x, -1)\n"
+        "except RuntimeError as error: print(str(error).splitlines()[0])\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "power: n must be at least 0, got -1\n"
+
+
+def test_what_the_quick_way_does_not_know_goes_through_torch_ops(windows, options, tensor):
+    class Own(torch.Tensor):
+        pass
+
+    x = tensor(3, 8)
+    for case in (x.as_subclass(Own), torch.nn.Parameter(x), x.requires_grad_()):
+        assert_same(*(module.forward(case.detach(), torch.tensor(2)) for module in (windows[1], windows[1])))
+        assert torch.equal(windows[1].forward(case, 2), windows[0].forward(x, 2))
+    assert_same(*(module.affine(x, scale=torch.tensor(0.5).item()) for module in options))
+    seen = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen[-1].append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    for module in windows:
+        seen.append([])
+        with Watch():
+            module.gates(x.detach(), tensor(6, 10), tensor(3, 2))
+    assert seen[0] and seen[1] and not [name for name in seen[1] if "theirs" in name]
+
+
+def test_transforms_see_what_a_function_calls(windows, functions, tensor):
+    x, w, h = tensor(2, 4, 3), torch.ones(6, 5), torch.ones(4, 2)
+    assert_same(*(torch.vmap(lambda y, m=module: m.gates(y, w, h)[0])(x) for module in windows))
+    assert_same(*(torch.func.grad(lambda y, m=module: m.gates(y, w, h)[0].sum())(x[0]) for module in windows))
+    # What reads the elements itself has no place there, and neither has a Function of C++.
+    found = [outcome(torch.vmap(functools.partial(module.forward, window=2)), x)[0] for module in windows]
+    assert found == [RuntimeError, RuntimeError]
+    assert_same(*(outcome(torch.func.grad(lambda y, m=module: m.power(y).sum()), x) for module in functions))
+
+
+def test_tracing_keeps_numbers(windows, tensor):
+    x, w, h = tensor(4, 3), torch.ones(6, 5), torch.ones(4, 2)
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda y: windows[1].gates(y, w, h)[0])(x)
+    assert_same(traced(x + 1), windows[0].gates(x + 1, w, h)[0])
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_torch_compile_leaves_out_the_function(windows, tensor):
+    x = tensor(4, 9)
+    for module in windows:
+
+        def around(y, m=module):
+            return m.forward(y + 1, 2) * 2
+
+        torch._dynamo.reset()
+        assert torch._dynamo.explain(around)(x).graph_count == 2
+        assert_same(torch.compile(around, backend="eager")(x), around(x))
 
 
 def test_face(windows):
@@ -335,15 +443,19 @@ def test_functions_raise_what_they_throw(functions, tensor):
 
 def test_functions_keep_nothing(functions, tensor):
     _, stable = functions
-    stable.power(tensor(3))  # torch.ops lists a namespace once it was asked for
-    (library,) = (name for name in dir(torch.ops) if name.startswith("aten_stable_functions_0x"))
-    before = getattr(torch.ops, library).alive()
+    names = torch._C._dispatch_get_all_op_names()
+    (alive,) = (name for name in names if re.fullmatch("aten_stable_functions_0x[0-9a-f]+::alive", name))
+    alive = torch._C._jit_get_operation(alive)[0]
+    before = alive()
     for _ in range(3):
         x = tensor(3).requires_grad_()
-        stable.power(x).sum().backward()
+        y = stable.power(x)
+        assert alive() == before + 1
+        y.sum().backward()
+        del y
         stable.power(x.detach())
         outcome(stable.power, x, -1)
-    assert getattr(torch.ops, library).alive() == before
+    assert alive() == before
 
 
 def test_kernels_for_autograd(functions, tensor):

@@ -1,36 +1,11 @@
-// torch::autograd::Function, by a torch.autograd.Function of Python's that calls back into this library; grad modes;
+// torch::autograd::Function, by a torch.autograd.Function of Python's that calls back into this library (node.h);
 // guards of dispatch keys; the Dispatcher, as far as kernels for Autograd keys call on to the other kernels with it.
-//
-// apply() keeps its arguments in a Node and calls aten_stable::function, which the module in front of the library
-// defines (_face.py). What that calls back is registered here: forward, backward and release, in a namespace of this
-// library's own, by the number of the Node. So hooks, saved tensors, versions and double backward are torch's own.
 #pragma once
 
-#include "ivalue.h"
-#include "module.h"
+#include "node.h"
 
 namespace at {
 inline namespace aten_stable_0 {
-
-class AutoGradMode {
- public:
-  explicit AutoGradMode(bool enabled) : was_(aoti_torch_grad_mode_is_enabled()) {
-    aoti_torch_grad_mode_set_enabled(enabled);
-  }
-  ~AutoGradMode() { aoti_torch_grad_mode_set_enabled(was_); }
-  AutoGradMode(const AutoGradMode&) = delete;
-  AutoGradMode& operator=(const AutoGradMode&) = delete;
-
- private:
-  bool was_;
-};
-struct NoGradGuard : AutoGradMode {
-  NoGradGuard() : AutoGradMode(false) {}
-};
-struct GradMode {
-  static bool is_enabled() { return aoti_torch_grad_mode_is_enabled(); }
-  static void set_enabled(bool enabled) { aoti_torch_grad_mode_set_enabled(enabled); }
-};
 
 // Dispatch keys are left out in Python: the stable ABI has no such guard. The kinds are names of torch._C.
 class DispatchGuard {
@@ -151,196 +126,6 @@ using c10::Dispatcher;
 using c10::DispatchKey;
 namespace autograd {
 inline namespace aten_stable_0 {
-using Variable = at::Tensor;
-using variable_list = std::vector<Variable>;
-using tensor_list = variable_list;
-using at::AutoGradMode;
-using at::GradMode;
-using at::NoGradGuard;
-
-class AutogradContext;
-}  // namespace aten_stable_0
-}  // namespace autograd
-}  // namespace torch
-
-namespace aten_stable __attribute__((visibility("hidden"))) {
-  struct Node;
-}
-
-namespace torch {
-namespace autograd {
-inline namespace aten_stable_0 {
-
-class AutogradContext {
- public:
-  std::unordered_map<std::string, c10::IValue> saved_data;
-  void save_for_backward(variable_list to_save) { saved_ = std::move(to_save); }
-  void mark_dirty(const variable_list& inputs) { dirty_ = inputs; }
-  void mark_non_differentiable(const variable_list& outputs) { constant_ = outputs; }
-  void set_materialize_grads(bool value) { materialize_ = value; }
-  variable_list get_saved_variables() const { return saved_; }
-  // Of the arguments that are Tensors, the i-th.
-  bool needs_input_grad(size_t i) const { return needs_.at(i); }
-
- private:
-  friend struct ::aten_stable::Node;
-  variable_list saved_, dirty_, constant_;
-  std::vector<bool> needs_;
-  bool materialize_ = true;
-};
-
-}  // namespace aten_stable_0
-}  // namespace autograd
-}  // namespace torch
-
-namespace aten_stable __attribute__((visibility("hidden"))) {
-
-  using Maybe = std::vector<std::optional<at::Tensor>>;  // Tensor?[]: a tensor that is not defined crosses as nothing
-  inline Maybe maybe(const std::vector<at::Tensor>& list) {
-    Maybe all;
-    for (const at::Tensor& t : list) all.push_back(t.defined() ? std::optional(t) : std::nullopt);
-    return all;
-  }
-  inline std::vector<at::Tensor> tensors(const Maybe& list) {
-    std::vector<at::Tensor> all;
-    for (const auto& t : list) all.push_back(t.value_or(at::Tensor()));
-    return all;
-  }
-
-  // One call of Function::apply, kept until Python drops its context.
-  struct Node {
-    using List = std::vector<at::Tensor>;
-    using Forward = std::tuple<bool, Maybe, Maybe, Maybe, Maybe, bool>;
-
-    torch::autograd::AutogradContext context;
-    std::function<List()> forward;  // while apply() runs
-    List (*backward)(torch::autograd::AutogradContext*, List) = nullptr;
-    std::vector<bool> is_tensor;  // argument by argument; a list of tensors counts as so many
-    std::exception_ptr error;
-    std::mutex mutex;
-
-    template <class A>
-    void add(List& inputs, const A& argument) {
-      if constexpr (std::is_same_v<A, at::Tensor>) {
-        is_tensor.push_back(true);
-        inputs.push_back(argument);
-      } else if constexpr (std::is_same_v<A, std::optional<at::Tensor>>) {
-        is_tensor.push_back(argument.has_value() && argument->defined());
-        if (is_tensor.back()) inputs.push_back(*argument);
-      } else if constexpr (std::is_same_v<A, at::TensorList>) {
-        for (const at::Tensor& t : argument) add(inputs, t);
-      } else {
-        is_tensor.push_back(false);
-      }
-    }
-
-    Forward run_forward(std::vector<bool> needs) {
-      context.needs_ = std::move(needs);
-      try {
-        const List outputs = forward();
-        Forward result{true,
-                       maybe(outputs),
-                       maybe(context.saved_),
-                       maybe(context.dirty_),
-                       maybe(context.constant_),
-                       context.materialize_};
-        context.saved_.clear(), context.dirty_.clear(), context.constant_.clear();  // torch keeps them
-        return result;
-      } catch (...) {  // apply() throws it again, as it was
-        error = std::current_exception();
-        return {false, {}, {}, {}, {}, true};
-      }
-    }
-
-    Maybe run_backward(const Maybe& gradients, const Maybe& saved, std::vector<bool> needs) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      context.saved_ = tensors(saved);
-      context.needs_ = std::move(needs);
-      List all;
-      try {
-        all = backward(&context, tensors(gradients));
-      } catch (...) {
-        context.saved_.clear();
-        throw;
-      }
-      context.saved_.clear();
-      while (all.size() > is_tensor.size() && !all.back().defined()) all.pop_back();
-      TORCH_CHECK(all.size() == is_tensor.size(), "function returned an incorrect number of gradients (expected ",
-                  is_tensor.size(), ", got ", all.size(), ")");
-      List results;
-      for (size_t i = 0; i < all.size(); ++i) {
-        TORCH_CHECK(is_tensor[i] || !all[i].defined(),
-                    "function returned a gradient different that is defined at position ", i + 1,
-                    ", std the corresponding forward input was not a Variable");
-        if (is_tensor[i]) results.push_back(all[i]);
-      }
-      return maybe(results);
-    }
-  };
-
-  class Nodes {
-   public:
-    int64_t add(std::shared_ptr<Node> node) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      all_[++last_] = std::move(node);
-      return last_;
-    }
-    std::shared_ptr<Node> at(int64_t number) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      return all_.at(number);
-    }
-    void remove(int64_t number) {
-      std::shared_ptr<Node> node;  // dies after the lock: its tensors may drop other nodes
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = all_.find(number);
-      if (found == all_.end()) return;
-      node = std::move(found->second);
-      all_.erase(found);
-    }
-    size_t size() {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      return all_.size();
-    }
-
-   private:
-    std::mutex mutex_;
-    std::unordered_map<int64_t, std::shared_ptr<Node>> all_;
-    int64_t last_ = 0;
-  };
-  inline Nodes& nodes() {
-    static Nodes& all = *new Nodes;  // Python drops contexts until the very end
-    return all;
-  }
-
-  // The operators that Python calls back, in a namespace that no other library of the process has.
-  inline const std::string& register_functions() {
-    static const std::string& ns = *new std::string(text("aten_stable_functions_", static_cast<const void*>(&nodes())));
-    auto& library = keep(StableLibrary::Kind::FRAGMENT, ns.c_str(), nullptr);
-    auto& kernels = keep(StableLibrary::Kind::IMPL, ns.c_str(), "CompositeImplicitAutograd");
-    const auto add = [&](const char* name, auto function) {
-      library.def(schema<decltype(function)>(name, {}).c_str());
-      kernels.impl(name, box(kernel(function)));
-    };
-    add("forward",
-        [](int64_t node, std::vector<bool> needs) { return nodes().at(node)->run_forward(std::move(needs)); });
-    add("backward", [](int64_t node, Maybe gradients, Maybe saved, std::vector<bool> needs) {
-      return nodes().at(node)->run_backward(gradients, saved, std::move(needs));
-    });
-    add("release", [](int64_t node) { nodes().remove(node); });
-    add("alive", [] { return static_cast<int64_t>(nodes().size()); });
-    return ns;
-  }
-  // On loading, and only in libraries that have a Function.
-  template <class = void>
-  struct Functions {
-    static inline const std::string& ns = register_functions();
-  };
-
-}  // namespace aten_stable
-
-namespace torch {
-namespace autograd {
-inline namespace aten_stable_0 {
 
 template <class T>
 struct Function {
@@ -357,21 +142,30 @@ struct Function {
       return T::backward(context, std::move(gradients));
     };
     node->forward = [&]() -> variable_list { return {X::forward(&node->context, std::forward<Args>(args)...)}; };
+    node->grad_enabled = GradMode::is_enabled();
+    variable_list outputs = ::aten_stable::python.apply != nullptr ? ::aten_stable::apply_in_python(node, inputs)
+                                                                   : dispatched(node, inputs);
+    if constexpr (std::is_same_v<Result, Variable>)
+      return outputs.at(0);
+    else
+      return outputs;
+  }
+
+ private:
+  static variable_list dispatched(const std::shared_ptr<::aten_stable::Node>& node, const variable_list& inputs) {
     const int64_t number = ::aten_stable::nodes().add(node);
     variable_list outputs;
     try {
-      outputs = ::aten_stable::tensors(BRIDGE(::aten_stable::Maybe, "function", ::aten_stable::Functions<>::ns, number,
-                                              ::aten_stable::maybe(inputs), GradMode::is_enabled()));
+      outputs =
+          ::aten_stable::tensors(BRIDGE(::aten_stable::Maybe, "function", ::aten_stable::Functions<std::void_t<T>>::ns,
+                                        number, ::aten_stable::maybe(inputs), node->grad_enabled));
     } catch (...) {
       ::aten_stable::nodes().remove(number);
       throw;
     }
     node->forward = nullptr;
     if (node->error) std::rethrow_exception(node->error);
-    if constexpr (std::is_same_v<Result, Variable>)
-      return outputs.at(0);
-    else
-      return outputs;
+    return outputs;
   }
 };
 

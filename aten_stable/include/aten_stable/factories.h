@@ -6,6 +6,40 @@
 namespace at {
 inline namespace aten_stable_0 {
 
+// Without the dispatcher's look-up by name, where the C shim of torch has a function. Else the templates of these
+// names.
+inline bool is_plain(const c10::TensorOptions& o, std::optional<c10::MemoryFormat> format = std::nullopt) {
+  const auto contiguous = c10::MemoryFormat::Contiguous;
+  return o.dtype_ && o.layout() == c10::Layout::Strided && !o.pinned_memory() &&
+         (o.device().is_cpu() || o.device().has_index()) && format.value_or(contiguous) == contiguous &&
+         o.memory_format_.value_or(contiguous) == contiguous;
+}
+inline int32_t shim(c10::ScalarType type) {
+  return torch::stable::detail::to<int32_t>(torch::stable::detail::from(type));
+}
+inline Tensor empty(c10::IntArrayRef sizes, const c10::TensorOptions& o = {},
+                    std::optional<c10::MemoryFormat> format = std::nullopt) {
+  if (!is_plain(o, format)) return empty<>(sizes, o, format);
+  c10::SmallVector<int64_t, 5> strides(sizes.size());
+  for (size_t i = sizes.size(), step = 1; i-- > 0; step *= std::max<int64_t>(sizes[i], 1))
+    strides[i] = static_cast<int64_t>(step);
+  AtenTensorHandle handle = nullptr;
+  if (aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), shim(*o.dtype_),
+                               static_cast<int32_t>(o.device().type()), o.device().index(), &handle) != TORCH_SUCCESS)
+    aten_stable::failed("aten::empty_strided");
+  return with_grad(Tensor(torch::stable::Tensor(handle)), o);
+}
+inline Tensor zeros(c10::IntArrayRef sizes, const c10::TensorOptions& o = {}) {
+  if (!is_plain(o)) return zeros<>(sizes, o);
+  static const Tensor& any = *new Tensor(empty({0}, c10::TensorOptions(c10::kByte)));
+  int32_t dtype = shim(*o.dtype_), device = static_cast<int32_t>(o.device().type());
+  AtenTensorHandle handle = nullptr;
+  if (aoti_torch_aten_new_zeros(any.stable().get(), sizes.data(), static_cast<int64_t>(sizes.size()), &dtype, nullptr,
+                                &device, o.device().index(), nullptr, &handle) != TORCH_SUCCESS)
+    aten_stable::failed("aten::new_zeros");
+  return with_grad(Tensor(torch::stable::Tensor(handle)), o);
+}
+
 inline Tensor full(c10::IntArrayRef sizes, const c10::Scalar& value, c10::TensorOptions o) {
   if (!o.dtype_ && !value.isFloatingPoint()) o.dtype_ = value.type();
   const auto grad = o.requires_grad_;

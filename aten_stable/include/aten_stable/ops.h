@@ -61,13 +61,12 @@ inline Tensor number(const c10::Scalar& value, const Tensor& beside) {
   ScalarType dtype = value.type();
   if (value.isFloatingPoint() && c10::isIntegralType(beside.scalar_type(), true))
     dtype = empty({0}, std::nullopt).scalar_type();  // torch.get_default_dtype()
-  const Tensor t = empty({}, value.type());
-  if (value.isFloatingPoint())
-    *static_cast<double*>(t.data_ptr()) = value.toDouble();
-  else if (value.isBoolean())
-    *static_cast<bool*>(t.data_ptr()) = value.toBool();
-  else
-    *static_cast<int64_t*>(t.data_ptr()) = value.toLong();
+  // Not by writing to an empty tensor: who traces the operators would not see the number.
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(value.isFloatingPoint() ? aoti_torch_scalar_to_tensor_float64(value.toDouble(), &handle)
+                         : value.isBoolean()     ? aoti_torch_scalar_to_tensor_bool(value.toBool(), &handle)
+                                                 : aoti_torch_scalar_to_tensor_int64(value.toLong(), &handle));
+  const Tensor t{torch::stable::Tensor(handle)};
   return dtype == value.type() ? t : t.to(dtype);
 }
 

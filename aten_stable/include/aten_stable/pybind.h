@@ -1,7 +1,7 @@
 // PYBIND11_MODULE, m.def, py::arg: the part of pybind11 that binds functions.
 #pragma once
 
-#include "module.h"
+#include "quick.h"
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
 
@@ -44,8 +44,18 @@ namespace pybind11 {
 
 struct none {};
 struct kw_only {};
-struct gil_scoped_release {};  // torch.ops has released it already
-template <class...>
+// Under torch.ops it is released already, and then nothing is done.
+class gil_scoped_release {
+ public:
+  gil_scoped_release() {
+    if (::aten_stable::has_lock()) without_.emplace();
+  }
+  gil_scoped_release(const gil_scoped_release&) = delete;
+
+ private:
+  std::optional<::aten_stable::WithoutLock> without_;
+};
+template <class... T>
 struct call_guard {};
 
 namespace aten_stable_detail {
@@ -112,7 +122,8 @@ class module_ {
     def_->def(schema.c_str());
     impl_->impl(op.c_str(), ::aten_stable::box(::aten_stable::kernel<true, Function>(f)));
     functions_ += (functions_.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(name) +
-                  ", \"doc\": " + ::aten_stable::quoted(help) + ", \"schema\": " + ::aten_stable::quoted(schema) + "}";
+                  ", \"doc\": " + ::aten_stable::quoted(help) + ", \"schema\": " + ::aten_stable::quoted(schema) +
+                  ", \"quick\": " + ::aten_stable::add_quick<typename Guards<Extra...>::type, Function>(f) + "}";
     return *this;
   }
   template <class T = void>
@@ -133,6 +144,18 @@ class module_ {
   }
 
  private:
+  // The guards of all call_guard's among the extras.
+  template <class... Extra>
+  struct Guards {
+    using type = std::tuple<>;
+  };
+  template <class... T, class... Extra>
+  struct Guards<call_guard<T...>, Extra...> {
+    using type = std::tuple<T...>;
+  };
+  template <class Other, class... Extra>
+  struct Guards<Other, Extra...> : Guards<Extra...> {};
+
   using Library = ::aten_stable::StableLibrary;
   void open() {
     if (def_ != nullptr) return;

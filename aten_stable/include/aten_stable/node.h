@@ -1,0 +1,361 @@
+// One call of a torch::autograd::Function, and how torch's Python class for it calls forward and backward here.
+//
+// apply() keeps its arguments in a Node. The quick way, Python's class has builtins of this library for its forward and
+// backward. Otherwise apply() calls the operator aten_stable::function, which the module in front of the library
+// defines
+// (_face.py), and that calls back by the number of the Node: forward, backward and release, in a namespace of this
+// library's own. Both ways hooks, saved tensors, versions and double backward are torch's own.
+#pragma once
+
+#include "ivalue.h"
+#include "quick.h"
+
+namespace at {
+inline namespace aten_stable_0 {
+
+class AutoGradMode {
+ public:
+  explicit AutoGradMode(bool enabled) : was_(aoti_torch_grad_mode_is_enabled()) {
+    aoti_torch_grad_mode_set_enabled(enabled);
+  }
+  ~AutoGradMode() { aoti_torch_grad_mode_set_enabled(was_); }
+  AutoGradMode(const AutoGradMode&) = delete;
+  AutoGradMode& operator=(const AutoGradMode&) = delete;
+
+ private:
+  bool was_;
+};
+struct NoGradGuard : AutoGradMode {
+  NoGradGuard() : AutoGradMode(false) {}
+};
+struct GradMode {
+  static bool is_enabled() { return aoti_torch_grad_mode_is_enabled(); }
+  static void set_enabled(bool enabled) { aoti_torch_grad_mode_set_enabled(enabled); }
+};
+
+}  // namespace aten_stable_0
+}  // namespace at
+
+namespace torch {
+namespace autograd {
+inline namespace aten_stable_0 {
+using Variable = at::Tensor;
+using variable_list = std::vector<Variable>;
+using tensor_list = variable_list;
+using at::AutoGradMode;
+using at::GradMode;
+using at::NoGradGuard;
+
+class AutogradContext;
+}  // namespace aten_stable_0
+}  // namespace autograd
+}  // namespace torch
+
+namespace aten_stable __attribute__((visibility("hidden"))) {
+  struct Node;
+}
+
+namespace torch {
+namespace autograd {
+inline namespace aten_stable_0 {
+
+class AutogradContext {
+ public:
+  std::unordered_map<std::string, c10::IValue> saved_data;
+  void save_for_backward(variable_list to_save) { saved_ = std::move(to_save); }
+  void mark_dirty(const variable_list& inputs) { dirty_ = inputs; }
+  void mark_non_differentiable(const variable_list& outputs) { constant_ = outputs; }
+  void set_materialize_grads(bool value) { materialize_ = value; }
+  variable_list get_saved_variables() const { return saved_; }
+  // Of the arguments that are Tensors, the i-th.
+  bool needs_input_grad(size_t i) const { return needs_.at(i); }
+
+ private:
+  friend struct ::aten_stable::Node;
+  variable_list saved_, dirty_, constant_;
+  std::vector<bool> needs_;
+  bool materialize_ = true;
+};
+
+}  // namespace aten_stable_0
+}  // namespace autograd
+}  // namespace torch
+
+namespace aten_stable __attribute__((visibility("hidden"))) {
+
+  using Maybe = std::vector<std::optional<at::Tensor>>;  // Tensor?[]: a tensor that is not defined crosses as nothing
+  inline Maybe maybe(const std::vector<at::Tensor>& list) {
+    Maybe all;
+    for (const at::Tensor& t : list) all.push_back(t.defined() ? std::optional(t) : std::nullopt);
+    return all;
+  }
+  inline std::vector<at::Tensor> tensors(const Maybe& list) {
+    std::vector<at::Tensor> all;
+    for (const auto& t : list) all.push_back(t.value_or(at::Tensor()));
+    return all;
+  }
+
+  // One call of Function::apply, kept until Python drops its context.
+  struct Node {
+    using List = std::vector<at::Tensor>;
+    using Forward = std::tuple<bool, Maybe, Maybe, Maybe, Maybe, bool>;
+
+    torch::autograd::AutogradContext context;
+    std::function<List()> forward;  // while apply() runs
+    List (*backward)(torch::autograd::AutogradContext*, List) = nullptr;
+    std::vector<bool> is_tensor;  // argument by argument; a list of tensors counts as so many
+    std::exception_ptr error;
+    bool grad_enabled = true;  // where apply() was called
+    std::mutex mutex;
+
+    static std::atomic<int64_t>& alive() {
+      static std::atomic<int64_t> count{0};
+      return count;
+    }
+    Node() { ++alive(); }
+    ~Node() { --alive(); }
+
+    template <class A>
+    void add(List& inputs, const A& argument) {
+      if constexpr (std::is_same_v<A, at::Tensor>) {
+        is_tensor.push_back(true);
+        inputs.push_back(argument);
+      } else if constexpr (std::is_same_v<A, std::optional<at::Tensor>>) {
+        is_tensor.push_back(argument.has_value() && argument->defined());
+        if (is_tensor.back()) inputs.push_back(*argument);
+      } else if constexpr (std::is_same_v<A, at::TensorList>) {
+        for (const at::Tensor& t : argument) add(inputs, t);
+      } else {
+        is_tensor.push_back(false);
+      }
+    }
+
+    Forward run_forward(std::vector<bool> needs) {
+      context.needs_ = std::move(needs);
+      try {
+        const List outputs = forward();
+        Forward result{true,
+                       maybe(outputs),
+                       maybe(context.saved_),
+                       maybe(context.dirty_),
+                       maybe(context.constant_),
+                       context.materialize_};
+        context.saved_.clear(), context.dirty_.clear(), context.constant_.clear();  // torch keeps them
+        return result;
+      } catch (...) {  // apply() throws it again, as it was
+        error = std::current_exception();
+        return {false, {}, {}, {}, {}, true};
+      }
+    }
+
+    Object* forward_for(Object* ctx, Object* capsule, Size tensors);
+
+    Maybe run_backward(const Maybe& gradients, const Maybe& saved, std::vector<bool> needs) {
+      return maybe(run_backward(tensors(gradients), tensors(saved), &needs));
+    }
+
+    // A gradient for each Tensor among the arguments. Without `needs`, those of forward.
+    List run_backward(List gradients, List saved, std::vector<bool>* needs) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      context.saved_ = std::move(saved);
+      if (needs != nullptr) context.needs_ = std::move(*needs);
+      List all;
+      try {
+        all = backward(&context, std::move(gradients));
+      } catch (...) {
+        context.saved_.clear();
+        throw;
+      }
+      context.saved_.clear();
+      while (all.size() > is_tensor.size() && !all.back().defined()) all.pop_back();
+      TORCH_CHECK(all.size() == is_tensor.size(), "function returned an incorrect number of gradients (expected ",
+                  is_tensor.size(), ", got ", all.size(), ")");
+      List results;
+      for (size_t i = 0; i < all.size(); ++i) {
+        TORCH_CHECK(is_tensor[i] || !all[i].defined(),
+                    "function returned a gradient different that is defined at position ", i + 1,
+                    ", std the corresponding forward input was not a Variable");
+        if (is_tensor[i]) results.push_back(all[i]);
+      }
+      return results;
+    }
+  };
+
+  class Nodes {
+   public:
+    int64_t add(std::shared_ptr<Node> node) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      all_[++last_] = std::move(node);
+      return last_;
+    }
+    std::shared_ptr<Node> at(int64_t number) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      return all_.at(number);
+    }
+    void remove(int64_t number) {
+      std::shared_ptr<Node> node;  // dies after the lock: its tensors may drop other nodes
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = all_.find(number);
+      if (found == all_.end()) return;
+      node = std::move(found->second);
+      all_.erase(found);
+    }
+
+   private:
+    std::mutex mutex_;
+    std::unordered_map<int64_t, std::shared_ptr<Node>> all_;
+    int64_t last_ = 0;
+  };
+  inline Nodes& nodes() {
+    static Nodes& all = *new Nodes;  // Python drops contexts until the very end
+    return all;
+  }
+
+  // The operators that Python calls back, in a namespace that no other library of the process has.
+  inline const std::string& register_functions() {
+    static const std::string& ns = *new std::string(text("aten_stable_functions_", static_cast<const void*>(&nodes())));
+    auto& library = keep(StableLibrary::Kind::FRAGMENT, ns.c_str(), nullptr);
+    auto& kernels = keep(StableLibrary::Kind::IMPL, ns.c_str(), "CompositeImplicitAutograd");
+    const auto add = [&](const char* name, auto function) {
+      library.def(schema<decltype(function)>(name, {}).c_str());
+      kernels.impl(name, box(kernel(function)));
+    };
+    add("forward",
+        [](int64_t node, std::vector<bool> needs) { return nodes().at(node)->run_forward(std::move(needs)); });
+    add("backward", [](int64_t node, Maybe gradients, Maybe saved, std::vector<bool> needs) {
+      return nodes().at(node)->run_backward(gradients, saved, std::move(needs));
+    });
+    add("release", [](int64_t node) { nodes().remove(node); });
+    add("alive", [] { return Node::alive().load(); });
+    return ns;
+  }
+  // The quick way: a torch.autograd.Function whose forward and backward are builtins of this library.
+  inline Object* tuple_of(const Node::List& list, Size before = 0) {
+    Owned all(python.PyTuple_New(before + static_cast<Size>(list.size())));
+    for (Size i = 0; all && i < before; ++i) python.PyTuple_SetItem(all.get(), i, shared(python._Py_NoneStruct));
+    for (size_t i = 0; all && i < list.size(); ++i) {
+      Object* item = list[i].defined() ? Quick<at::Tensor>::out(list[i]) : shared(python._Py_NoneStruct);
+      if (item == nullptr) return nullptr;
+      python.PyTuple_SetItem(all.get(), before + static_cast<Size>(i), item);
+    }
+    return all.release();
+  }
+  inline at::Tensor tensor_of(Object * object) {
+    std::optional<at::Tensor> value;
+    if (!is_none(object) && !Quick<at::Tensor>::unwrap(object, value))
+      throw std::runtime_error("torch::autograd::Function: a Tensor is expected");
+    return value ? *value : at::Tensor();
+  }
+  inline Node::List list_of(Object * tuple) {
+    Node::List all;
+    for (Size i = 0, n = python.PyTuple_Size(tuple); i < n; ++i)
+      all.push_back(tensor_of(python.PyTuple_GetItem(tuple, i)));
+    return all;
+  }
+  inline Owned checked(Object * result) {
+    if (result == nullptr) throw PythonError::take();
+    return Owned(result);
+  }
+  inline Owned attribute(Object * object, const char* name) {
+    return checked(python.PyObject_GetAttrString(object, name));
+  }
+  // object.name(*list), unless the list is empty.
+  inline void call_method(Object * object, const char* name, const Node::List& list) {
+    if (list.empty()) return;
+    const Owned arguments = checked(tuple_of(list));
+    std::vector<Object*> items;
+    for (size_t i = 0; i < list.size(); ++i)
+      items.push_back(python.PyTuple_GetItem(arguments.get(), static_cast<Size>(i)));
+    checked(python.PyObject_Vectorcall(attribute(object, name).get(), items.data(), items.size(), nullptr));
+  }
+  inline const std::shared_ptr<Node>& node_of(Object * capsule) {
+    return *static_cast<std::shared_ptr<Node>*>(python.PyCapsule_GetPointer(capsule, nullptr));
+  }
+
+  // What forward gives, and to ctx what it has told its own context.
+  inline Object* Node::forward_for(Object * ctx, Object * capsule, Size tensors) {
+    const Owned needs = attribute(ctx, "needs_input_grad");  // of the capsule, then of the tensors
+    for (Size i = 1; i <= tensors; ++i)
+      context.needs_.push_back(grad_enabled && python.PyObject_IsTrue(python.PyTuple_GetItem(needs.get(), i)) == 1);
+    const List outputs = forward();
+    if (python.PyObject_SetAttrString(ctx, "node", capsule) != 0) throw PythonError::take();
+    call_method(ctx, "save_for_backward", context.saved_);
+    call_method(ctx, "mark_dirty", context.dirty_);
+    call_method(ctx, "mark_non_differentiable", context.constant_);
+    if (!context.materialize_) {
+      Object* no = python._Py_FalseStruct;
+      checked(python.PyObject_Vectorcall(attribute(ctx, "set_materialize_grads").get(), &no, 1, nullptr));
+    }
+    context.saved_.clear(), context.dirty_.clear(), context.constant_.clear();  // torch keeps them
+    return checked(tuple_of(outputs)).release();
+  }
+  // (ctx, node, *tensors); torch has disabled gradients.
+  inline Object* forward_builtin(Object*, Arguments arguments, Size count, Object*) {
+    const std::shared_ptr<Node> node = node_of(arguments[1]);
+    try {
+      return node->forward_for(arguments[0], arguments[1], count - 2);
+    } catch (...) {  // apply() throws it again, as it was
+      node->error = std::current_exception();
+      python.PyErr_SetString(python.PyExc_RuntimeError, "torch::autograd::Function: forward has thrown");
+      return nullptr;
+    }
+  }
+  // (ctx, *gradients)
+  inline Object* backward_builtin(Object*, Arguments arguments, Size count, Object*) {
+    try {
+      const Owned capsule = attribute(arguments[0], "node"), saved = attribute(arguments[0], "saved_tensors");
+      Node::List gradients, results;
+      for (Size i = 1; i < count; ++i) gradients.push_back(tensor_of(arguments[i]));
+      Node& node = *node_of(capsule.get());
+      Node::List of_forward = list_of(saved.get());
+      {
+        const WithoutLock others_run;  // one of them may hold the node's mutex, and wait for Python's lock
+        results = node.run_backward(std::move(gradients), std::move(of_forward), nullptr);
+      }
+      for (size_t i = 0; i < results.size(); ++i)
+        if (!node.context.needs_input_grad(i)) results[i] = at::Tensor();
+      return checked(tuple_of(results, 1)).release();
+    } catch (...) {
+      raise_current();
+      return nullptr;
+    }
+  }
+  inline Node::List apply_in_python(const std::shared_ptr<Node>& node, const Node::List& inputs) {
+    const WithLock lock;
+    const auto forget = [](Object* capsule) { delete &node_of(capsule); };
+    const Owned capsule = checked(python.PyCapsule_New(new std::shared_ptr<Node>(node), nullptr, forget));
+    const Owned tensors = checked(tuple_of(inputs));
+    std::vector<Object*> arguments{capsule.get()};
+    for (size_t i = 0; i < inputs.size(); ++i)
+      arguments.push_back(python.PyTuple_GetItem(tensors.get(), static_cast<Size>(i)));
+    const Owned outputs(python.PyObject_Vectorcall(python.apply, arguments.data(), arguments.size(), nullptr));
+    node->forward = nullptr;
+    if (!outputs && node->error) {
+      python.PyErr_Clear();
+      std::rethrow_exception(std::exchange(node->error, nullptr));
+    }
+    if (!outputs) throw PythonError::take();
+    return list_of(outputs.get());
+  }
+
+  // On loading, and only in libraries that have a Function.
+  template <class = void>
+  struct Functions {
+    static inline const std::string& ns = register_functions();
+  };
+
+}  // namespace aten_stable
+
+// For the module in front of the library: (forward, backward) of a class, and then that class's apply.
+extern "C" {
+__attribute__((visibility("default"), used)) inline void* aten_stable_function() {
+  using namespace aten_stable;
+  Owned both(python.PyTuple_New(2));
+  python.PyTuple_SetItem(both.get(), 0, builtin("forward", "", &forward_builtin, nullptr, nullptr));
+  python.PyTuple_SetItem(both.get(), 1, builtin("backward", "", &backward_builtin, nullptr, nullptr));
+  return both.release();
+}
+__attribute__((visibility("default"), used)) inline void aten_stable_apply(void* apply) {
+  aten_stable::python.apply = aten_stable::shared(static_cast<aten_stable::Object*>(apply));
+}
+}
