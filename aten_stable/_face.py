@@ -27,6 +27,62 @@ def _number(text):
     return float.fromhex(text) if kind == "f" else bool(int(text)) if kind == "b" else int(text)
 
 
+def _text(value):
+    """The reverse. A tensor without dimensions and a number of NumPy's are numbers, too."""
+    if value is None:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_text(v) for v in value]
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool):
+        return f"b{int(value)}"
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return f"i{value}"
+    if isinstance(value, float):
+        return f"f{value.hex()}"
+    if isinstance(value, complex):
+        return f"c{value.real.hex()},{value.imag.hex()}"
+    raise RuntimeError(f"incompatible function arguments: {value!r} is no number")
+
+
+def _generator(address):
+    """The generator whose address C++ has, and holds."""
+    return ctypes.cast(address, ctypes.py_object).value if address else None
+
+
+def _address(generator):
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise RuntimeError(f"incompatible function arguments: {generator!r} is no torch.Generator")
+    return generator if generator is None else id(generator)
+
+
+_TO_CPP = {"": lambda value: value, "number": _text, "generator": _address}
+_FROM_CPP = {"": lambda value: value, "number": _number, "generator": _generator}
+
+
+def _signed(number):
+    """64 bits as C++ passes them."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _seed(address, method, seed):
+    generator = _generator(address) or torch.default_generator
+    found = getattr(generator, method)(*[seed % (1 << 64)] if method == "manual_seed" else [])
+    return 0 if method == "manual_seed" else _signed(found)
+
+
+def _philox(address, device, increment):
+    """(seed, offset) for a kernel whose threads draw up to `increment` numbers each, and the generator is ahead by these."""
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "aten_stable: a CUDA graph cannot capture philox_cuda_state: it would replay the same numbers"
+        )
+    generator = _generator(address) or torch.cuda.default_generators[device]
+    offset = generator.get_offset()
+    generator.set_offset(offset + (increment + 3) // 4 * 4)  # curand takes four at a time
+    return _signed(generator.initial_seed()), offset
+
+
 def _backward(self, gradient, retain_graph, create_graph):
     self.backward(gradient, retain_graph=retain_graph, create_graph=create_graph)
     return self
@@ -108,18 +164,23 @@ _OWN = {
     "bool allow_unused) -> Tensor?[]": _gradients,
     "enter(str kind, str key) -> ()": _enter,
     "deterministic(str caller) -> bool": _deterministic,
+    "seed(int generator, str method, int seed) -> int": _seed,
+    "philox(int generator, int device, int increment) -> (int, int)": _philox,
     "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
 
 
+_KINDS = dict.fromkeys(("number", "Optional[number]", "List[number]"), "number") | {"Optional[Generator]": "generator"}
+
+
 def _takes_numbers(op, arguments):
-    """The stable ABI passes no Scalar: an operator like `op` that takes each as text."""
-    places = {i for i, a in enumerate(arguments) if a in ("number", "Optional[number]", "List[number]")}
-    names = {a.name for i, a in enumerate(op._schema.arguments) if i in places}
+    """The stable ABI passes no Scalar and no Generator: an operator like `op` that takes each as text and as an address."""
+    kinds = [_KINDS.get(a, "") for a in arguments]
+    names = {a.name: kind for a, kind in zip(op._schema.arguments, kinds, strict=True)}
 
     def call(*args, **kwargs):
-        args = [_number(a) if i in places else a for i, a in enumerate(args)]
-        return op(*args, **{name: _number(a) if name in names else a for name, a in kwargs.items()})
+        args = [_FROM_CPP[kinds[i]](a) for i, a in enumerate(args)]
+        return op(*args, **{name: _FROM_CPP[names[name]](a) for name, a in kwargs.items()})
 
     return call
 
@@ -136,7 +197,7 @@ def _bridge(used):
             libraries[0].define(schema)
             libraries[0].impl(name, function, "CompositeImplicitAutograd")
     for text in used:
-        if not re.search(r"\bScalar\b", text):
+        if not re.search(r"\b(Scalar|Generator)\b", text):
             continue
         head, _, rest = text.partition("(")
         name, _, overload = head.partition(".")
@@ -147,9 +208,13 @@ def _bridge(used):
         except RuntimeError:
             pass
         op = getattr(getattr(torch.ops.aten, name), overload or "default")
-        arguments = re.sub(r"=('[^']*'|\[[^\]]*\]|[^,)]+)", "", re.sub(r"\bScalar\b", "str", arguments))
+        arguments = re.sub(r"=('[^']*'|\[[^\]]*\]|[^,)]+)", "", _plain_types(arguments))
         libraries[0].define(f"{head}({arguments}) -> {results}")
         libraries[0].impl(head, _takes_numbers(op, _types(op._schema)[0]), "CompositeImplicitAutograd")
+
+
+def _plain_types(arguments):
+    return re.sub(r"\bGenerator\b", "int", re.sub(r"\bScalar\b", "str", arguments))
 
 
 def _types(schema):
@@ -176,9 +241,30 @@ def _check_schemas(table):
         )
 
 
-def _function(namespace, name, doc, schemas):
+def _converting(packet, entries):
+    """`packet`, with numbers and generators as Python has them."""
+    kinds, results = entries[0]["kinds"], entries[0]["result_kinds"]
+    if not any(kinds) and not any(results):
+        return packet
+    if len(entries) > 1:
+        raise ImportError(f"{LIBRARY}: {entries[0]['name']} has overloads and at::Scalar: give each a name of its own")
+    names = {a.name: kind for a, kind in zip(packet.default._schema.arguments, kinds, strict=True)}
+
+    def call(*args, **kwargs):
+        # Too many, or of another name: torch says so.
+        args = [_TO_CPP[kinds[i] if i < len(kinds) else ""](a) for i, a in enumerate(args)]
+        found = packet(*args, **{name: _TO_CPP[names.get(name, "")](a) for name, a in kwargs.items()})
+        if len(results) == 1:
+            return _FROM_CPP[results[0]](found)
+        return tuple(_FROM_CPP[kind](r) for kind, r in zip(results, found, strict=True)) if results else found
+
+    return call
+
+
+def _function(namespace, name, doc, entries):
     """A function of the module, by way of torch.ops."""
-    packet = getattr(getattr(torch.ops, namespace), name)
+    packet = _converting(getattr(getattr(torch.ops, namespace), name), entries)
+    schemas = [entry["schema"] for entry in entries]
     declaration = f"{namespace}::{name}"
 
     def function(*args, **kwargs):
@@ -206,7 +292,10 @@ def _quick(library, namespace, entry, name, doc, function):
     """A builtin in front of `function`, which calls the library directly where that can be; see quick.h."""
     arguments = getattr(getattr(torch.ops, namespace), name).default._schema.arguments
     names = tuple(sys.intern(argument.name) for argument in arguments)
-    defaults = tuple(argument.default_value if argument.has_default_value() else ... for argument in arguments)
+    defaults = tuple(
+        _FROM_CPP[kind](argument.default_value) if argument.has_default_value() else ...
+        for argument, kind in zip(arguments, entry["kinds"], strict=True)
+    )
     positional = sum(not argument.kwarg_only for argument in arguments)
     return library.aten_stable_quick(
         entry["quick"], name.encode(), doc.encode(), __name__, names, defaults, ..., positional, function
@@ -238,7 +327,7 @@ def _open(path):
     """The library for calls with Python's lock held, and whether it has found in this process what quick calls need."""
     library = ctypes.PyDLL(str(path))
     thing = ctypes.py_object
-    library.aten_stable_python.argtypes = [*[thing] * 4, ctypes.c_int64, ctypes.c_int64]
+    library.aten_stable_python.argtypes = [*[thing] * 5, ctypes.c_int64, ctypes.c_int64]
     library.aten_stable_quick.argtypes = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, *[thing] * 4]
     library.aten_stable_quick.argtypes += [ctypes.c_int64, thing]
     library.aten_stable_quick.restype = thing
@@ -248,7 +337,7 @@ def _open(path):
         settings = unwrap, wrap, _tensor_offset(), _steals(unwrap, wrap)
     except AttributeError:
         return library, False
-    is_quick = bool(library.aten_stable_python(torch.Tensor, torch.nn.Parameter, *settings))
+    is_quick = bool(library.aten_stable_python(torch.Tensor, torch.nn.Parameter, torch.Generator, *settings))
     if is_quick and hasattr(library, "aten_stable_function"):
         _quick_function(library)
     return library, is_quick
@@ -295,7 +384,7 @@ def _load():
         doc = "\n".join(filter(None, (entry["doc"] for entry in entries)))
         schemas = [entry["schema"] for entry in entries]
         doc = "\n\n".join(filter(None, ["\n".join(schemas), doc]))
-        function = _function(module["namespace"], name, doc, schemas)
+        function = _function(module["namespace"], name, doc, entries)
         if is_quick and len(entries) == 1 and entries[0]["quick"] is not None:
             function = _quick(library, module["namespace"], entries[0], name, doc, function)
         globals()[name] = function

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import weakref
 from pathlib import Path
 
@@ -30,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 from aten_stable.build import build, flags  # noqa: E402
 from aten_stable.scan import header, table, uses  # noqa: E402
 
-PROJECTS = ("windows", "options", "registered", "numbers", "functions")
+PROJECTS = ("windows", "options", "registered", "numbers", "functions", "draws")
 LEAF = torch.linspace(-1, 2, 6).requires_grad_()
 # A process has one operator of a name: the second builds get namespaces of their own.
 OTHER_NAMESPACES = [f"-Daten_stable_{name}=aten_stable_{name}_too" for name in ("registered", "functions")]
@@ -186,7 +187,7 @@ def test_torch_converts_tensors_where_the_quick_way_knows_no_place(modules, tens
     """A torch whose Python tensors say nothing of where the C++ one is."""
     module = modules[name][1]
     library = ctypes.PyDLL(str(Path(module.__file__).with_name(module.LIBRARY)))
-    library.aten_stable_python.argtypes = [*[ctypes.py_object] * 4, ctypes.c_int64, ctypes.c_int64]
+    library.aten_stable_python.argtypes = [*[ctypes.py_object] * 5, ctypes.c_int64, ctypes.c_int64]
     convert = (
         torch._C._aoti.unsafe_alloc_void_ptr_from_tensor,
         torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr,
@@ -198,7 +199,7 @@ def test_torch_converts_tensors_where_the_quick_way_knows_no_place(modules, tens
         "functions": lambda m: torch.autograd.grad(m.power(LEAF, 3).sum(), LEAF),
     }
     for offset in (0, module._tensor_offset()):
-        settings = torch.Tensor, torch.nn.Parameter, *convert, offset, module._steals(*convert)
+        settings = torch.Tensor, torch.nn.Parameter, torch.Generator, *convert, offset, module._steals(*convert)
         assert library.aten_stable_python(*settings) == 1
         assert_same(*map(calls[name], modules[name]))
 
@@ -345,6 +346,114 @@ def test_integers(modules, dtype):
     n = torch.tensor([5, 9, -7, 1 << 20], dtype=dtype)
     assert_same(*(module.integers(n) for module in modules["numbers"]))
     assert [module.number(n) for module in modules["numbers"]] == [float(n.sum())] * 2
+
+
+@pytest.fixture
+def draws(modules):
+    return modules["draws"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16, torch.complex64])
+def test_numbers_in_signatures(draws, tensor, dtype):
+    """pybind11 of torch has no way in for a Scalar: the results are those of torch's operators in Python."""
+    assert "NYI" in outcome(draws[0].scale, tensor(1))[1]
+    x = tensor(3, 4).mul(9).to(dtype)
+    for by, shift in ((2, None), (3, True), (0.1, -2), (False, 1e300), (2 + 3j, None), (1 << 62, None)):
+        wanted = x * by if shift is None else x * by + shift
+        assert_same(draws[1].scale(x, by, shift), wanted)
+        assert_same(draws[1].scale(x, shift=shift, by=by), wanted)
+    assert_same(draws[1].scale(x), x * 2)
+    assert_same(draws[1].scale(x, torch.tensor(1.5)), x * 1.5)
+    for wrong in ("two", None, [1], 1 << 70):
+        assert outcome(draws[1].scale, x, wrong)[0] is TypeError
+
+
+@pytest.mark.parametrize("value", [True, -7, 1 << 60, 0.1, float("inf")])
+def test_numbers_as_results(draws, value):
+    x = torch.tensor([value])
+    x = x.double() if isinstance(value, float) else x
+    assert_same(*(module.largest(x) for module in draws))
+    for args, half in (((), 0.25), ((3,), 1.5), ((0.7,), 0.35)):
+        assert_same(draws[1].halves(x, *args), (x / 2, half))
+
+
+def test_truth_values_take_part_in_sums(draws):
+    x, mask = torch.linspace(-1, 1, 5), torch.linspace(-1, 1, 5) > 0
+    assert_same(*(module.counted(x, mask) for module in draws))
+
+
+def test_numbers_through_torch_ops(draws):
+    """Tensors without dimensions and subclasses do not take the quick way."""
+    _, stable = draws
+    x = torch.arange(3.0).as_subclass(type("Own", (torch.Tensor,), {}))
+    for by, shift in ((2, None), (0.5, 1), (True, 2.5), (1j, None)):
+        assert torch.equal(stable.scale(x, by, shift), x * by + (shift or 0))
+    assert stable.largest(x) == 2.0
+    assert stable.halves(x)[1] == 0.25
+
+
+def test_generators(draws):
+    found = []
+    for module in draws:
+        own, runs = torch.Generator().manual_seed(3), []
+        runs.append(module.draw([2, 3], own))
+        runs.append(module.draw([40], generator=own))
+        runs.append(module.dropped(torch.ones(2, 9), 0.25, own))
+        torch.manual_seed(5)
+        runs.append(module.draw([2, 3]))
+        runs.append(module.of_torch(torch.ones(7)))
+        runs.append(module.reseed(own, (1 << 62) + 1))
+        runs.append(own.initial_seed())
+        runs.append(torch.rand(3, generator=own))
+        found.append((runs, own.get_state(), torch.get_rng_state()))
+    assert_same(*found)
+    for module in draws:
+        assert outcome(module.dropped, torch.ones(2), 0.5, 3)[0] is TypeError
+        assert outcome(module.dropped, torch.ones(2), 0.5, None)[0] is TypeError
+
+
+def test_generators_are_not_kept(draws):
+    for module in draws:
+        own = torch.Generator()
+        before = sys.getrefcount(own)
+        module.draw([2], own)
+        module.reseed(own, 1)
+        assert sys.getrefcount(own) == before
+
+
+def test_seeds_for_cuda_kernels(draws):
+    """Without a GPU: the arithmetic, on a generator of Python that has an offset as CUDA's has."""
+
+    class Fake:
+        offset = 8
+
+        def initial_seed(self):
+            return (1 << 64) - 2
+
+        def get_offset(self):
+            return self.offset
+
+        def set_offset(self, offset):
+            self.offset = offset
+
+    generator = Fake()
+    assert draws[1]._philox(id(generator), 0, 5) == (-2, 8)
+    assert draws[1]._philox(id(generator), 0, 4) == (-2, 16)
+    assert generator.offset == 20
+
+
+def test_dictionaries(draws, tensor):
+    all_ = [tensor(1), tensor(12), tensor(7), tensor(1), tensor(3, 4)]
+    assert_same(*(module.grouped(all_) for module in draws))
+
+
+def test_call_guards_release_the_lock(draws):
+    for module in draws:
+        x = torch.zeros(1)
+        writer = threading.Timer(0.05, x.fill_, [1])
+        writer.start()
+        assert module.wait(x)
+        writer.join()
 
 
 def test_registered_operators(modules, tensor):
@@ -541,12 +650,21 @@ def test_mistakes_are_errors_with_words(tmp_path):
         assert f"{source}:{line}:" in result.stderr, words
 
 
-@pytest.mark.parametrize("name", ["blend.cu"])
+@pytest.mark.parametrize("name", ["blend.cu", "noise.cu"])
 def test_cuda_compiles(name, tmp_path):
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not on the PATH")
-    command = [nvcc, *flags("theirs._C", TORCH), "-arch=sm_90", "-c", SOURCES / name, "-o", tmp_path / "blend.o"]
+    command = [
+        nvcc,
+        *flags("theirs._C", TORCH),
+        "-arch=sm_90",
+        "--expt-relaxed-constexpr",
+        "-c",
+        SOURCES / name,
+        "-o",
+        tmp_path / "blend.o",
+    ]
     subprocess.run(command, check=True)
 
 

@@ -69,6 +69,8 @@ class TypedOperatorHandle<R(A...)> {
         "aten_stable: a call of an operator with a Scalar by the Dispatcher is not covered: call the function "
         "at:: of its name, or take a double");
     const ::aten_stable::Op op{name_.c_str(), name_.c_str(), overload_.c_str(), name_.c_str()};
+    if ((::aten_stable::is_given(arguments) || ...))
+      throw std::runtime_error("aten_stable: a call of an operator with a Generator by the Dispatcher is not covered");
     using Result = ::aten_stable::Bare<R>;
     if constexpr (std::is_void_v<R>)
       ::aten_stable::call<void>(op, static_cast<const ::aten_stable::Bare<A>&>(arguments)...);

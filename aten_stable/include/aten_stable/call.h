@@ -41,18 +41,28 @@ inline constexpr bool is_number<std::optional<c10::Scalar>> = true;
 template <>
 inline constexpr bool is_number<c10::ArrayRef<c10::Scalar>> = true;
 
+// A generator other than torch's own?
+template <class T>
+bool is_given(const T& value) {
+  if constexpr (std::is_same_v<T, std::optional<at::Generator>>)
+    return value && value->address() != 0;
+  else
+    return false;
+}
+
 template <class T>
 StableIValue give_argument(const T& value) {
   if constexpr (std::is_same_v<T, std::optional<at::Generator>>)
-    return give(std::optional<int64_t>());  // torch's own
+    return give(is_given(value) ? std::optional(value->address()) : std::nullopt);
   else
     return give(value);
 }
 
-// What has numbers goes to an operator of ours by the same name, which takes them as text; bridge.py has it.
+// What has numbers or a generator goes to an operator of ours by the same name, which takes them as text and addresses;
+// _face.py has it.
 template <class R, class... Args>
 R call(const Op& op, const Args&... args) {
-  constexpr bool bridge = (is_number<Args> || ...);
+  const bool bridge = (is_number<Args> || ...) || (is_given(args) || ...);
   std::array<StableIValue, sizeof...(Args) + 4> stack{give_argument(args)...};
   if (torch_call_dispatcher(bridge ? op.bridge : op.name, op.overload, stack.data(), TORCH_ABI_VERSION) !=
       TORCH_SUCCESS)

@@ -258,6 +258,7 @@ class Scalar {
     return isIntegral(true) ? static_cast<T>(int_) : static_cast<T>(double_);
   }
   double toDouble() const { return to<double>(); }
+  complex<double> toComplexDouble() const { return {isIntegral(true) ? to<double>() : double_, imaginary_}; }
   float toFloat() const { return to<float>(); }
   int64_t toLong() const { return to<int64_t>(); }
   int toInt() const { return to<int>(); }
@@ -336,14 +337,101 @@ class List : public std::vector<T> {
   std::vector<T> vec() const { return *this; }
 };
 
+// As in c10, a copy is the same dictionary, and entries keep their order. It stays in this library (wire.h).
 template <class K, class V>
-class ATEN_STABLE_NO("c10::Dict is not covered: pass one list of keys and one of values") Dict;
+class Dict {
+ public:
+  class Entry {
+   public:
+    Entry(K key, V value) : key_(std::move(key)), value_(std::move(value)) {}
+    const K& key() const { return key_; }
+    const V& value() const { return value_; }
+    template <class T>
+    void setValue(T&& value) const {
+      value_ = std::forward<T>(value);
+    }
+
+   private:
+    K key_;
+    mutable V value_;
+  };
+  using iterator = typename std::vector<Entry>::const_iterator;
+  using key_type = K;
+  using mapped_type = V;
+
+  iterator begin() const { return all_->entries.begin(); }
+  iterator end() const { return all_->entries.end(); }
+  size_t size() const { return all_->entries.size(); }
+  bool empty() const { return size() == 0; }
+  iterator find(const K& key) const {
+    const auto found = all_->places.find(key);
+    return found == all_->places.end() ? end() : begin() + static_cast<std::ptrdiff_t>(found->second);
+  }
+  bool contains(const K& key) const { return all_->places.count(key) != 0; }
+  const V& at(const K& key) const {
+    const auto found = find(key);
+    if (found == end()) throw std::out_of_range("Argument passed to at() was not in the map.");
+    return found->value();
+  }
+  template <class Key, class Value>
+  std::pair<iterator, bool> insert(Key&& key, Value&& value) const {
+    const auto found = find(key);
+    if (found != end()) return {found, false};
+    all_->places.emplace(key, size());
+    all_->entries.emplace_back(std::forward<Key>(key), std::forward<Value>(value));
+    return {end() - 1, true};
+  }
+  template <class Key, class Value>
+  std::pair<iterator, bool> insert_or_assign(Key&& key, Value&& value) const {
+    const auto found = find(key);
+    if (found == end()) return insert(std::forward<Key>(key), std::forward<Value>(value));
+    found->setValue(std::forward<Value>(value));
+    return {found, false};
+  }
+  size_t erase(const K& key) const {
+    const auto found = find(key);
+    if (found == end()) return 0;
+    all_->entries.erase(found);
+    all_->places.clear();
+    for (size_t i = 0; i < size(); ++i) all_->places.emplace(all_->entries[i].key(), i);
+    return 1;
+  }
+  void clear() const { all_->entries.clear(), all_->places.clear(); }
+  void reserve(size_t count) const { all_->entries.reserve(count); }
+  Dict copy() const {
+    Dict other;
+    *other.all_ = *all_;
+    return other;
+  }
+  bool is(const Dict& other) const { return all_ == other.all_; }
+
+ private:
+  struct All {
+    std::vector<Entry> entries;
+    std::unordered_map<K, size_t> places;
+  };
+  std::shared_ptr<All> all_ = std::make_shared<All>();
+};
 class ATEN_STABLE_NO("c10::Storage is not covered: use data_ptr(), storage_offset() and strides()") Storage;
 
-// torch's own generator: the stable ABI of torch 2.10 passes no other.
+// A random generator of Python's, by the address of its object; 0 is torch's own of the device where it is used. The
+// stable ABI of torch 2.10 passes none: a call with one goes to Python, as one with a number does.
 class Generator {
  public:
-  bool defined() const { return true; }
+  Generator() = default;
+  explicit Generator(int64_t address, DeviceIndex device = -1);  // python.h: it keeps the object
+  bool defined() const { return defined_; }
+  int64_t address() const { return address_; }
+  DeviceIndex device_index() const { return device_; }
+  uint64_t current_seed() const;
+  uint64_t seed() const;
+  void set_current_seed(uint64_t seed) const;
+
+ private:
+  bool defined_ = false;
+  int64_t address_ = 0;
+  DeviceIndex device_ = -1;  // of torch's own
+  std::shared_ptr<void> kept_;
 };
 
 struct TensorOptions {

@@ -19,6 +19,7 @@ class Library {
   // With a function, and a schema or a name alone: then the schema follows from the function's type.
   template <class F>
   Library& def(const char* schema_or_name, F f) {
+    check<F>();
     const std::string given = schema_or_name;
     const size_t paren = given.find('(');
     def(paren == std::string::npos ? ::aten_stable::schema<F>(given, {}) : given);
@@ -28,11 +29,18 @@ class Library {
   }
   template <class F>
   Library& impl(const char* name, F f) {
+    check<F>();
     library_.impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
     return *this;
   }
 
  private:
+  template <class F>
+  static void check() {
+    static_assert(::aten_stable::are_plain(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
+                  "aten_stable: at::Scalar and at::Generator in an operator of TORCH_LIBRARY are not covered: take a "
+                  "double, or bind the function with PYBIND11_MODULE");
+  }
   const char* ns_;
   ::aten_stable::StableLibrary& library_;
 };

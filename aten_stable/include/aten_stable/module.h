@@ -129,10 +129,38 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return {Wire<T>::name()...};
   }
 
+  // ["", "number"]: what Python converts, argument by argument.
+  template <class... T>
+  std::string kinds(std::tuple<T...>*) {
+    std::string all;
+    ((all += std::string(all.empty() ? "" : ", ") + '"' + python_kind<T> + '"'), ...);
+    return "[" + all + "]";
+  }
+  template <class T>
+  struct ResultKinds {
+    static std::string list() { return kinds(static_cast<std::tuple<Bare<T>>*>(nullptr)); }
+  };
+  template <>
+  struct ResultKinds<void> {
+    static std::string list() { return "[]"; }
+  };
+  template <class... T>
+  struct ResultKinds<std::tuple<T...>> {
+    static std::string list() { return kinds(static_cast<std::tuple<Bare<T>...>*>(nullptr)); }
+  };
+  template <class A, class B>
+  struct ResultKinds<std::pair<A, B>> : ResultKinds<std::tuple<A, B>> {};
+
+  template <class... T>
+  constexpr bool are_plain(std::tuple<T...>*) {
+    return ((python_kind<T>[0] == '\0') && ...);
+  }
+
   struct Argument {
     std::string name;
     std::optional<std::string> otherwise;  // the default, as a schema writes it
     bool star = false;                     // py::kw_only()
+    std::string number;                    // the default as a Scalar is written
   };
 
   template <class F>
@@ -148,8 +176,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       if (at == types.size()) throw std::runtime_error(name + ": more py::arg than arguments");
       all += (all.empty() ? "" : ", ") + types[at] + " " + a.name;
       if (a.otherwise) {
+        const bool text = types[at] == "str" && !a.number.empty();
         const bool number = types[at] == "float" && a.otherwise->find_first_not_of("-0123456789") == std::string::npos;
-        all += "=" + *a.otherwise + (number ? ".0" : "");
+        all += "=" + (text ? '"' + a.number + '"' : *a.otherwise) + (number ? ".0" : "");
       }
       ++at;
     }

@@ -96,6 +96,9 @@ X(gt) X(ge)
 #undef X
 #define X(name, sign)                                                                                                  \
   inline Tensor Tensor::name(const Tensor& other, const c10::Scalar& alpha) const {                                    \
+    if (scalar_type() == c10::kBool || other.scalar_type() == c10::kBool)                                              \
+      return ATEN(Tensor, #name, "Tensor", #name ".Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",    \
+                  *this, other, alpha);                                                                                \
     return aten_stable::subtract(*this, other, sign alpha);                                                            \
   }                                                                                                                    \
   inline Tensor Tensor::name(const Tensor& other) const { return name(other, 1); }                                     \
@@ -104,7 +107,8 @@ X(gt) X(ge)
                 other, alpha);                                                                                         \
   }                                                                                                                    \
   inline Tensor Tensor::name(const c10::Scalar& other) const {                                                         \
-    if (other.isComplex() || c10::isIntegralType(scalar_type(), true)) return name(other, c10::Scalar(1));             \
+    if (other.isComplex() || other.isBoolean() || c10::isIntegralType(scalar_type(), true))                            \
+      return name(other, c10::Scalar(1));                                                                              \
     return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                           \
   }                                                                                                                    \
   inline Tensor& Tensor::name##_(const Tensor& other, const c10::Scalar& alpha) const {                                \

@@ -71,6 +71,7 @@ struct arg {
   template <class T>
   arg operator=(const T& value) const {
     arg copy = *this;
+    if constexpr (std::is_arithmetic_v<T>) copy.argument.number = c10::Scalar(value).str();
     if constexpr (std::is_convertible_v<T, const char*>)
       copy.argument.otherwise = ::aten_stable::literal(static_cast<const char*>(value));
     else
@@ -123,6 +124,10 @@ class module_ {
     impl_->impl(op.c_str(), ::aten_stable::box(::aten_stable::kernel<true, Function>(f)));
     functions_ += (functions_.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(name) +
                   ", \"doc\": " + ::aten_stable::quoted(help) + ", \"schema\": " + ::aten_stable::quoted(schema) +
+                  ", \"kinds\": " +
+                  ::aten_stable::kinds(static_cast<typename ::aten_stable::Signature<Function>::Arguments*>(nullptr)) +
+                  ", \"result_kinds\": " +
+                  ::aten_stable::ResultKinds<typename ::aten_stable::Signature<Function>::Result>::list() +
                   ", \"quick\": " + ::aten_stable::add_quick<typename Guards<Extra...>::type, Function>(f) + "}";
     return *this;
   }

@@ -32,6 +32,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   X(PyLong_AsDouble, double, (Object*))                                       \
   X(PyLong_FromLongLong, Object*, (long long))                                \
   X(PyFloat_AsDouble, double, (Object*))                                      \
+  X(PyComplex_RealAsDouble, double, (Object*))                                \
+  X(PyComplex_ImagAsDouble, double, (Object*))                                \
+  X(PyComplex_FromDoubles, Object*, (double, double))                         \
   X(PyFloat_FromDouble, Object*, (double))                                    \
   X(PyUnicode_AsUTF8AndSize, const char*, (Object*, Size*))                   \
   X(PyUnicode_FromStringAndSize, Object*, (const char*, Size))                \
@@ -55,11 +58,12 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   X(PyGILState_Ensure, int, ())                                               \
   X(PyGILState_Release, void, (int))
   // Objects, and variables that hold one.
-#define ATEN_STABLE_PYTHON_OBJECTS(X) \
-  X(PyBool_Type)                      \
-  X(PyLong_Type)                      \
-  X(PyFloat_Type)                     \
-  X(PyUnicode_Type) X(PyTuple_Type) X(PyList_Type) X(_Py_TrueStruct) X(_Py_FalseStruct) X(_Py_NoneStruct)
+#define ATEN_STABLE_PYTHON_OBJECTS(X)                                                                     \
+  X(PyBool_Type)                                                                                          \
+  X(PyLong_Type)                                                                                          \
+  X(PyFloat_Type)                                                                                         \
+  X(PyComplex_Type) X(PyUnicode_Type) X(PyTuple_Type) X(PyList_Type) X(_Py_TrueStruct) X(_Py_FalseStruct) \
+      X(_Py_NoneStruct)
 #define ATEN_STABLE_PYTHON_ERRORS(X) \
   X(PyExc_RuntimeError)              \
   X(PyExc_ValueError) X(PyExc_IndexError) X(PyExc_OverflowError) X(PyExc_NotImplementedError) X(PyExc_MemoryError)
@@ -73,7 +77,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     ATEN_STABLE_PYTHON_ERRORS(X)
 #undef X
     // What the module in front of the library gives: two classes, and functions of torch's.
-    Object *tensor = nullptr, *parameter = nullptr, *unwrap = nullptr, *wrap = nullptr, *apply = nullptr;
+    Object *tensor = nullptr, *parameter = nullptr, *generator = nullptr, *unwrap = nullptr, *wrap = nullptr,
+           *apply = nullptr;
     // Where torch keeps the C++ Tensor in Python's, found by comparing; 0: ask torch, which is slower.
     size_t offset = 0;
     bool wrap_steals = true;  // does `wrap` take the handle that it is given, as its name says?
@@ -294,6 +299,39 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       return python.PyUnicode_FromStringAndSize(value.data(), static_cast<Size>(value.size()));
     }
   };
+  template <>
+  struct Quick<c10::Scalar> : Known {
+    static bool in(Object* object, std::optional<c10::Scalar>& value) {
+      std::optional<bool> boolean;
+      std::optional<int64_t> integer;
+      std::optional<double> real;
+      if (Quick<bool>::in(object, boolean))
+        value.emplace(*boolean);
+      else if (Quick<int64_t>::in(object, integer))
+        value.emplace(*integer);
+      else if (is_exactly(object, {python.PyFloat_Type}) && Quick<double>::in(object, real))
+        value.emplace(*real);
+      else if (is_exactly(object, {python.PyComplex_Type}))
+        value.emplace(
+            c10::complex<double>(python.PyComplex_RealAsDouble(object), python.PyComplex_ImagAsDouble(object)));
+      return value.has_value();
+    }
+    static Object* out(const c10::Scalar& value) {
+      if (value.isBoolean()) return Quick<bool>::out(value.toBool());
+      if (value.isIntegral()) return python.PyLong_FromLongLong(value.toLong());
+      if (!value.isComplex()) return python.PyFloat_FromDouble(value.toDouble());
+      const auto parts = value.toComplexDouble();
+      return python.PyComplex_FromDoubles(parts.real(), parts.imag());
+    }
+  };
+  template <>
+  struct Quick<at::Generator> : Known {
+    static bool in(Object* object, std::optional<at::Generator>& value) {
+      if (!is_exactly(object, {python.generator})) return false;
+      value.emplace(reinterpret_cast<int64_t>(object));
+      return true;
+    }
+  };
   template <class T>
   struct Quick<std::optional<T>, std::enable_if_t<Quick<T>::known>> : Known {
     static bool in(Object* object, std::optional<std::optional<T>>& value) {
@@ -354,3 +392,19 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   struct QuickResult<std::pair<A, B>> : QuickResult<std::tuple<A, B>> {};
 
 }  // namespace aten_stable
+
+namespace c10 {
+inline namespace aten_stable_0 {
+
+inline Generator::Generator(int64_t address, DeviceIndex device) : defined_(true), address_(address), device_(device) {
+  using namespace ::aten_stable;
+  if (address == 0 || !python.ready) return;  // then the caller holds it
+  const WithLock lock;
+  kept_ = std::shared_ptr<void>(shared(reinterpret_cast<Object*>(address)), [](void* object) {
+    const WithLock again;
+    python.Py_DecRef(static_cast<Object*>(object));
+  });
+}
+
+}  // namespace aten_stable_0
+}  // namespace c10

@@ -137,13 +137,13 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 // What the module in front of the library calls, with Python's lock held. First with two classes and functions of
 // torch's, for a 1 if this process has all of CPython that is needed; then for each quick function.
 extern "C" {
-__attribute__((visibility("default"), used)) inline int aten_stable_python(void* tensor, void* parameter, void* unwrap,
-                                                                           void* wrap, int64_t offset,
-                                                                           int64_t wrap_steals) {
+__attribute__((visibility("default"), used)) inline int aten_stable_python(void* tensor, void* parameter,
+                                                                           void* generator, void* unwrap, void* wrap,
+                                                                           int64_t offset, int64_t wrap_steals) {
   using namespace aten_stable;
   if (!python.look_up()) return 0;
-  Object** const targets[] = {&python.tensor, &python.parameter, &python.unwrap, &python.wrap};
-  void* const given[] = {tensor, parameter, unwrap, wrap};
+  Object** const targets[] = {&python.tensor, &python.parameter, &python.generator, &python.unwrap, &python.wrap};
+  void* const given[] = {tensor, parameter, generator, unwrap, wrap};
   for (size_t i = 0; i < std::size(given); ++i) *targets[i] = shared(static_cast<Object*>(given[i]));
   python.offset = static_cast<size_t>(offset);
   python.wrap_steals = wrap_steals != 0;

@@ -204,7 +204,18 @@ inline void checkContiguous(CheckedFrom c, const TensorArg& t) {
               " (while checking arguments for ", c, ")");
 }
 
+namespace detail {
+inline const Generator& getDefaultCPUGenerator() {
+  static const Generator own(0);
+  return own;
+}
+}  // namespace detail
+class ATEN_STABLE_NO(
+    "at::CPUGeneratorImpl is not covered: draw with random_(), uniform_() or normal_() of a tensor, "
+    "which take the generator") CPUGeneratorImpl;
+
 struct Context {
+  Generator defaultGenerator(c10::Device device) const { return Generator(0, device.index()); }
   bool deterministicAlgorithms() const { return BRIDGE(bool, "deterministic", std::string()); }
   // torch raises or warns as its user has asked.
   void alertNotDeterministic(const char* caller) const { BRIDGE(bool, "deterministic", std::string(caller)); }
@@ -219,6 +230,15 @@ inline Context& globalContext() {
 
 namespace c10 {
 inline namespace aten_stable_0 {
+inline uint64_t Generator::current_seed() const {
+  return static_cast<uint64_t>(BRIDGE(int64_t, "seed", address_, std::string("initial_seed"), int64_t(0)));
+}
+inline uint64_t Generator::seed() const {
+  return static_cast<uint64_t>(BRIDGE(int64_t, "seed", address_, std::string("seed"), int64_t(0)));
+}
+inline void Generator::set_current_seed(uint64_t seed) const {
+  BRIDGE(int64_t, "seed", address_, std::string("manual_seed"), static_cast<int64_t>(seed));
+}
 using at::DeviceGuard;
 using at::DimVector;
 using at::OptionalDeviceGuard;

@@ -13,7 +13,7 @@ struct Wire {
   static_assert(never<T>,
                 "aten_stable: this type cannot cross the dispatcher. Covered: Tensor, bool, integers, float, double, "
                 "std::string, ScalarType, Device, and vectors, ArrayRefs and optionals of them; results may also be "
-                "tuples and pairs. Write one of these in place of at::Scalar, py::object, py::array and classes");
+                "tuples and pairs. Write one of these in place of py::object, py::array and classes");
 };
 
 template <class T>
@@ -104,10 +104,19 @@ struct Wire<c10::Scalar> {
   static Hold in(const Stable& value) { return c10::Scalar::parse(value); }
 };
 
-// Only nothing ever crosses: std::optional<Generator> with torch's own generator is nothing, too.
 template <>
-struct Wire<at::Generator> : Same<int64_t> {
-  static std::string name() { return "Generator"; }
+struct Wire<at::Generator> {
+  using Stable = int64_t;
+  using Hold = at::Generator;
+  static std::string name() { return "int"; }
+  static Stable out(const at::Generator& generator) { return generator.address(); }
+  static Hold in(Stable address) { return at::Generator(address); }
+};
+
+template <class K, class V>
+struct Wire<c10::Dict<K, V>> {
+  static_assert(never<K>,
+                "aten_stable: a c10::Dict cannot cross the dispatcher: pass one list of keys and one of values");
 };
 
 template <class List, class T>
@@ -165,6 +174,20 @@ struct Wire<std::optional<T>> {
   static Hold in(Stable value) { return value ? Hold(Wire<T>::in(std::move(*value))) : Hold(std::nullopt); }
 };
 
+// What the module in front of the library converts for the dispatcher: numbers to text, generators to addresses.
+template <class T>
+inline constexpr const char* python_kind = "";
+template <>
+inline constexpr const char* python_kind<c10::Scalar> = "number";
+template <>
+inline constexpr const char* python_kind<at::Generator> = "generator";
+template <class T>
+inline constexpr const char* python_kind<std::optional<T>> = python_kind<T>;
+template <class T>
+inline constexpr const char* python_kind<std::vector<T>> = python_kind<T>;
+template <class T>
+inline constexpr const char* python_kind<c10::ArrayRef<T>> = python_kind<T>;
+
 template <class T>
 using Bare = std::remove_cv_t<std::remove_reference_t<T>>;
 
@@ -183,7 +206,7 @@ typename Wire<T>::Hold take(StableIValue value) {
     TORCH_ERROR_CODE_CHECK(torch_string_c_str(handle, &data));
     std::string copy(data, length);
     TORCH_ERROR_CODE_CHECK(torch_delete_string(handle));
-    return copy;
+    return Wire<T>::in(std::move(copy));
   } else {
     return Wire<T>::in(torch::stable::detail::to<typename Wire<T>::Stable>(value));
   }

@@ -1,0 +1,65 @@
+// at::CUDAGeneratorImpl, as far as kernels that draw need it: a seed and an offset for curand's Philox, and the
+// generator ahead by what they draw. Python is asked for them (_face.py), so that they are those of torch.manual_seed.
+#pragma once
+
+#include <mutex>
+
+#include "cuda.h"
+#include "factories.h"
+
+namespace at {
+inline namespace aten_stable_0 {
+
+struct PhiloxCudaState {
+  uint64_t seed_ = 0, offset_ = 0;
+};
+
+class CUDAGeneratorImpl {
+ public:
+  explicit CUDAGeneratorImpl(Generator generator) : generator_(std::move(generator)) {}
+  // Each thread draws up to `increment` numbers. A CUDA graph cannot capture it.
+  PhiloxCudaState philox_cuda_state(uint64_t increment) const {
+    const int64_t device = generator_.device_index() == -1 ? c10::cuda::current_device() : generator_.device_index();
+    const auto [seed, offset] =
+        BRIDGE(TENSORS(int64_t, int64_t), "philox", generator_.address(), device, static_cast<int64_t>(increment));
+    return {static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
+  }
+  std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment) const {
+    const PhiloxCudaState state = philox_cuda_state(increment);
+    return {state.seed_, state.offset_};
+  }
+  uint64_t current_seed() const { return philox_cuda_state(0).seed_; }
+  std::mutex mutex_;
+
+ private:
+  Generator generator_;
+};
+
+// The pointer is good until the thread asks again.
+template <class T>
+T* check_generator(const std::optional<Generator>& generator) {
+  static_assert(std::is_same_v<T, CUDAGeneratorImpl>,
+                "aten_stable: at::CPUGeneratorImpl is not covered: draw with random_(), uniform_() or normal_() of a "
+                "tensor, which take the generator");
+  TORCH_CHECK(generator && generator->defined(), "Expected Generator but received nullopt");
+  static thread_local std::optional<T> kept;
+  return &kept.emplace(*generator);
+}
+template <class T>
+T* get_generator_or_default(const std::optional<Generator>& generator, const Generator& otherwise) {
+  return check_generator<T>(generator && generator->defined() ? generator : otherwise);
+}
+
+}  // namespace aten_stable_0
+
+namespace cuda {
+namespace detail {
+inline Generator getDefaultCUDAGenerator(c10::DeviceIndex device = -1) { return Generator(0, device); }
+}  // namespace detail
+namespace philox {
+__host__ __device__ inline std::tuple<uint64_t, uint64_t> unpack(PhiloxCudaState state) {
+  return {state.seed_, state.offset_};
+}
+}  // namespace philox
+}  // namespace cuda
+}  // namespace at
