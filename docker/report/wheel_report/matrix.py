@@ -181,7 +181,7 @@ def driver(wheel: Wheel, version: str) -> Cell:
             return None
         return Cell(WORKS if floor.version <= (int(version),) else FAILS, f"{floor.forced_by}: {floor} or newer")
 
-    return each(wheel, judge, Cell(WORKS, "no device code"))
+    return each(wheel, judge, Cell(WORKS, "any that knows the GPU"))
 
 
 def gpu(wheel: Wheel, name: str) -> Cell:

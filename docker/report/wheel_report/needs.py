@@ -31,6 +31,8 @@ COUNTS_CUDA = {"cudart", "cublas", "cublasLt", "nvrtc", "nvJitLink", "nvjpeg"}
 # The least driver for programs of a CUDA release, and for its PTX (NVIDIA's release notes).
 DRIVERS = {(11, 0): 450, (12, 0): 525, (12, 1): 530, (12, 2): 535, (12, 3): 545, (12, 4): 550, (12, 5): 555, (12, 6): 560,
            (12, 8): 570, (12, 9): 575, (13, 0): 580, (13, 1): 590}  # fmt: skip
+# The first CUDA release for a GPU, where an older driver of the same major version does not know it.
+GPU_RELEASES = {100: (12, 8), 101: (12, 8), 120: (12, 8), 103: (12, 9), 121: (12, 9), 110: (13, 0)}
 PTX_RELEASES = {(8, 5): (12, 5), (8, 6): (12, 8), (8, 7): (12, 8), (8, 8): (12, 9)}
 
 
@@ -96,7 +98,7 @@ def ptx_release(version: tuple[int, int]) -> tuple[int, int]:
 
 
 def driver(wheel: Wheel, library: Library) -> Iterator[Floor]:
-    """The least driver that runs a library's machine code."""
+    """The least driver that runs a library's machine code, as far as it tells; the largest of them counts."""
     for major, name in cuda_majors(wheel, library).items():
         if known := DRIVERS.get((major, 0)):
             yield Floor((known,), f"{name} of {library.name}")
@@ -105,6 +107,11 @@ def driver(wheel: Wheel, library: Library) -> Iterator[Floor]:
     # Before CUDA 13, GPUs older than Blackwell got code of version 1.7.
     if any(image.kind == "machine_code" and image.architecture < 100 and image.version >= (1, 8) for image in images):
         releases.add((13, 0))
+    newest_only = [GPU_RELEASES.get(image.architecture) for image in images]
+    if newest_only and all(newest_only):
+        oldest = min(images, key=lambda image: GPU_RELEASES[image.architecture])
+        release = GPU_RELEASES[oldest.architecture]
+        yield Floor((DRIVERS[release],), f"sm_{oldest.architecture} of CUDA {release[0]}.{release[1]} in {library.name}")
     for major in {release[0] for release in releases}:
         if known := DRIVERS.get((major, 0)):
             yield Floor((known,), f"device code of CUDA {major} in {library.name}")
