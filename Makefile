@@ -21,15 +21,13 @@ export BUNDLE  # docker/fetch.py takes every input from it
 export TEST_OPTIONS  # pytest gets them beside the project's own: -k, to run some of the tests
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint types format clean
+.PHONY: help wheel objects audit-cache test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint types format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
-	@echo "variables"
-	@echo "  VARIANT=$(VARIANT)      cpu, or cuda: one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less"
-	@echo "  ENGINE=$(ENGINE)      docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux, PyPA's image"
-	@echo "  PYTHON=$(PYTHON)   runs the scripts; V=1 shows compilers' commands; ARCH=aarch64: for ARM; CACHE=redis://HOST: shared objects"
-	@echo "  PYTHONS and TORCHES pair up in test-matrix: $(PYTHONS) / $(TORCHES); PROJECT=$(PROJECT): whose wheel"
+	@echo "variables: VARIANT=$(VARIANT): or cuda, one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less; PROJECT=$(PROJECT): whose wheel"
+	@echo "  ENGINE=$(ENGINE): docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux; PYTHON=$(PYTHON) runs the scripts"
+	@echo "  V=1: all commands; ARCH=aarch64: ARM; CACHE=redis://HOST: shared objects; test-matrix: $(PYTHONS) / $(TORCHES)"
 	$(if $(filter .,$(PROJECT)),,$(RUN) docker/image/project.py "$(PROJECT)")
 
 ##@ use: what a wheel does on this machine
@@ -45,6 +43,9 @@ test-matrix:  ## the op tests against the same wheel file on other Pythons and t
 ##@ build
 wheel:  ## build, repair, check and test a wheel into dist/; two cores: 10 to 15 min, VARIANT=cuda from nothing 18 to 34
 	$(RUN) docker/make_wheel.py wheel $(BUILD_FLAGS) --cache "$(CACHE)"
+
+objects:  ## compile a part of the objects into a shared CACHE, for `make wheel CACHE=...`: SHARD=1/4 is the first of four
+	$(RUN) docker/objects.py objects --shard "$(SHARD)" $(BUILD_FLAGS) --cache "$(CACHE)"
 
 image:  ## the build and test images; 2.6 GB for the CPU
 	$(RUN) docker/images.py $(FLAGS)
@@ -93,6 +94,9 @@ index:  ## dist/simple-root, a static package index that pip and uv install from
 
 publish:  ## upload a clean, reproduced wheel with twine (to REPOSITORY_URL=..., or as twine is configured)
 	$(RUN) docker/publish.py --project "$(PROJECT)" --repository-url "$(REPOSITORY_URL)"
+
+audit-cache:  ## compile K=20 random objects of a shared CACHE again, here, and compare: who stored a wrong one is named
+	$(RUN) docker/objects.py audit-cache --count "$(or $(K),20)" $(BUILD_FLAGS) --cache "$(CACHE)"
 
 audit:  ## scan the SBOM of WHEEL=... (all of dist/) for known vulnerabilities
 	$(RUN) docker/audit.py $(if $(WHEEL),"$(WHEEL)")

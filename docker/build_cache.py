@@ -8,6 +8,7 @@ on nothing but reads and writes of ccache's own keys. docs/farm.md says what is 
 
 import contextlib
 import dataclasses
+import getpass
 import json
 import os
 import re
@@ -19,12 +20,15 @@ import stat
 import threading
 import time
 import urllib.parse
+import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import divided
 import fetch
 from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_left, read_requirements, replacing
+from divided import Compile
 from strict import one_line
 
 WRAPPER = ROOT / "docker/cached-compiler.sh"
@@ -34,7 +38,11 @@ LARGEST = 512 * 1024 * 1024  # bytes of one object; Redis takes no more
 KEY = re.compile(rb"ccache:[0-9a-f]{40}")
 ARGUMENTS = {b"GET": 1, b"EXISTS": 1, b"SET": 2}
 MOST_NOTE, MOST_SECONDS = 100_000, 100_000_000  # bytes that are read of what others wrote
-DURATIONS = "compile:seconds"  # object -> how long its compile took, beside the objects
+# Beside the objects: object -> how long its compile took; "key builder" -> when that one stored it; the durations of a division.
+DURATIONS, BUILDERS, PLAN = "compile:seconds", "compile:builders", "compile:plan:"
+STORED = re.compile(r"[0-9a-f]{40}")
+MOST_RUNS = 200  # files of durations in a folder, one of each build; more are put together
+PLAN_SECONDS = 24 * 3600
 
 
 class BadRequest(Exception):
@@ -147,9 +155,25 @@ class Redis:
             raise Failure(f"CACHE={self.name} cannot be used: it answers, but not as a Redis server")
         return numbers(dict(zip(flat[::2], flat[1::2], strict=False)))
 
-    def keep(self, durations: dict[str, float]) -> None:
+    def keep(self, durations: dict[str, float], stored: dict[str, str] | None = None) -> None:
         if durations:
             self.answer("HSET", DURATIONS, *(str(x) for item in durations.items() for x in item))
+        if stored:
+            now = str(int(time.time()))
+            self.answer("HSET", BUILDERS, *(x for key, who in stored.items() for x in (f"{key} {who}", now)))
+
+    def builders(self) -> dict[str, list[str]]:
+        """key of an object -> those who say that they have stored it."""
+        words = self.answer("HKEYS", BUILDERS)
+        return claims(
+            w.decode(errors="replace") for w in (words if isinstance(words, list) else ()) if isinstance(w, bytes)
+        )
+
+    def first(self, plan: str, durations: dict[str, float]) -> dict[str, float]:
+        """The durations of whoever asked first, for a day: so that builders that start one after another divide alike."""
+        self.answer("SET", PLAN + plan, json.dumps(durations), "EX", str(PLAN_SECONDS), "NX")
+        kept = self.answer("GET", PLAN + plan)
+        return read_numbers(kept.decode(errors="replace")) if isinstance(kept, bytes) else {}
 
 
 class _Exact:
@@ -186,17 +210,50 @@ class Folder:
     name: str
     path: Path
 
-    def durations(self) -> dict[str, float]:
-        try:
-            found = json.loads(read_left(self.path / "seconds.json", MOST_SECONDS))
-        except (ValueError, RecursionError):
-            return {}
-        return numbers(found) if isinstance(found, dict) else {}
+    def runs(self) -> list[Path]:
+        """What builds have left, one file each: folders of several machines can be copied into one. Those after 400 do not count."""
+        with contextlib.suppress(OSError):
+            return sorted((self.path / "compiles").iterdir())[: 2 * MOST_RUNS]
+        return []
 
-    def keep(self, durations: dict[str, float]) -> None:
-        if durations:
-            with replacing(self.path / "seconds.json") as partial:
-                partial.write_text(json.dumps(self.durations() | durations, indent=1, sort_keys=True) + "\n")
+    def durations(self) -> dict[str, float]:
+        return {name: value for run in self.runs() for name, value in numbers(read_part(run, "seconds")).items()}
+
+    def builders(self) -> dict[str, list[str]]:
+        """key of an object -> those who say that they have stored it."""
+        return claims(word for run in self.runs() for word in read_part(run, "stored"))
+
+    def keep(self, durations: dict[str, float], stored: dict[str, str] | None = None) -> None:
+        if not durations and not stored:
+            return
+        folder, earlier = self.path / "compiles", []
+        folder.mkdir(exist_ok=True)
+        words = [f"{key} {who}" for key, who in (stored or {}).items()]
+        if len(self.runs()) >= MOST_RUNS:
+            earlier = self.runs()
+            durations = self.durations() | durations
+            words += [f"{key} {who}" for key, names in self.builders().items() for who in names]
+        with replacing(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json") as partial:
+            partial.write_text(json.dumps({"seconds": durations, "stored": dict.fromkeys(words, 1)}, indent=1) + "\n")
+        for path in earlier:
+            with contextlib.suppress(OSError):  # another machine removed it
+                path.unlink()
+
+    def first(self, plan: str, durations: dict[str, float]) -> dict[str, float]:
+        """The durations of whoever asked first, for a day: so that builders that start one after another divide alike."""
+        path = self.path / "plans" / f"{plan}.json"
+        path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > PLAN_SECONDS:
+                path.unlink()
+        own = path.with_name(f".{uuid.uuid4().hex}.partial")
+        try:
+            own.write_text(json.dumps(durations))
+            with contextlib.suppress(FileExistsError):
+                os.link(own, path)
+        finally:
+            own.unlink(missing_ok=True)
+        return read_numbers(read_left(path, MOST_SECONDS))
 
     def size(self) -> int:
         total = 0
@@ -204,6 +261,43 @@ class Folder:
             with contextlib.suppress(OSError):  # another machine removed it
                 total += path.lstat().st_size if path.is_file() else 0
         return total
+
+
+def read_object(text: str) -> dict:
+    """A JSON object that others wrote; whatever else it is counts as nothing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_part(run: Path, name: str) -> dict:
+    found = read_object(read_left(run, MOST_SECONDS)).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def read_numbers(text: str) -> dict[str, float]:
+    return numbers(read_object(text))
+
+
+def claims(words: Iterable[str]) -> dict[str, list[str]]:
+    """Of words "key builder" of others: what is not that is left out, and so is what a terminal would act on."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        key, _, who = word.partition(" ")
+        if STORED.fullmatch(key) and who:
+            found.setdefault(key, []).append(one_line(who, 100))
+    return found
+
+
+def builder() -> str:
+    """Who stores objects, as others will read it: CACHE_BUILDER, or user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        user = str(os.geteuid())
+    return one_line(os.environ.get("CACHE_BUILDER") or f"{user}@{socket.gethostname()}", 100)
 
 
 def numbers(found: dict) -> dict[str, float]:
@@ -292,25 +386,18 @@ class _Passing(socketserver.StreamRequestHandler):
                 self.request.sendall(data)
 
 
-@dataclasses.dataclass
-class Compile:
-    """One call of a compiler: from the note that docker/cached-compiler.sh left."""
-
-    object: str
-    hit: bool
-    stored: bool
-    seconds: float
-
-
-def read_notes(folder: Path) -> list[Compile]:
-    """What was compiled; a note that is not complete, of a compiler that was killed or failed, is left out."""
+def read_notes(folder: Path, failed: bool = False) -> list[Compile]:
+    """What was compiled; a note that is not complete, of a compiler that was killed, is left out, and if not asked for, failures."""
     found = []
     for path in sorted(folder.iterdir()):
         words = read_left(path, MOST_NOTE).split("\n")
-        said = dict(line.split(" ", 1) for line in words if re.fullmatch(r"(took|status) \d{1,9}|object .+", line))
-        if said.get("status") == "0" and {"took", "object"} <= said.keys():
+        known = r"(took|status) \d{1,9}|object .+|key [0-9a-f]{40}|sha256 [0-9a-f]{64}"
+        said = dict(line.split(" ", 1) for line in words if re.fullmatch(known, line))
+        if {"took", "object", "status"} <= said.keys() and (failed or said["status"] == "0"):
             hit = bool({"direct_cache_hit", "preprocessed_cache_hit"} & set(words))
-            found.append(Compile(said["object"], hit, "cache_miss" in words, int(said["took"]) / 1000))
+            key, sha256, status = said.get("key", ""), said.get("sha256", ""), int(said["status"])
+            stored = "cache_miss" in words
+            found.append(Compile(said["object"], hit, stored, int(said["took"]) / 1000, key, sha256, status))
     return found
 
 
@@ -342,15 +429,17 @@ def binary(target: Path) -> None:
     target.chmod(0o755)
 
 
-@contextlib.contextmanager
-def shared(cache: Folder | Redis, project: str, image: str) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """(variables, options) of a container that builds with a shared cache; says at the end, however it ends, what came from it."""
-    known = cache.durations()
-    folder = fresh_folder("shared")
-    folder.chmod(0o700)  # the relay is logged in: no other user of this machine gets to its socket
+def tools(folder: Path, image: str, part: divided.Pass | None) -> tuple[dict[str, str], list[str]]:
+    """(variables, options) of a container in which the programs of a folder stand for the image's ccache."""
     binary(folder / "ccache")
     shutil.copyfile(WRAPPER, folder / "wrapper")
-    (folder / "wrapper").chmod(0o755)
+    stands_for_ccache = folder / "wrapper"
+    if part:
+        stands_for_ccache = folder / "divider"
+        shutil.copyfile(WRAPPER.with_name(divided.COMPILER), stands_for_ccache)
+        (folder / "wanted").write_text("".join(f"{name}\n" for name in part.wanted))
+    for program in {folder / "wrapper", stands_for_ccache}:
+        program.chmod(0o755)
     (folder / "log").mkdir()
     (folder / "log").chmod(0o777)
     variables = {
@@ -360,12 +449,29 @@ def shared(cache: Folder | Redis, project: str, image: str) -> Iterator[tuple[di
         "CCACHE_COMPILERCHECK": f"string:{image}",
         "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",
         "CACHE_SOURCE": "/project/project",
+        **{f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX", "CUDA")},
+        **({"CACHE_PASS": part.what} if part else {}),
     }
-    options = [f"--volume={folder}:/cache", f"--volume={folder / 'wrapper'}:/usr/bin/ccache:ro"]
+    return variables, [f"--volume={folder}:/cache", f"--volume={stands_for_ccache}:/usr/bin/ccache:ro"]
+
+
+@contextlib.contextmanager
+def shared(
+    cache: Folder | Redis, project: str, image: str, part: divided.Pass | None = None
+) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """(variables, options) of a container that builds with a shared cache; says at the end, however it ends, what came from it.
+
+    With a part, only that is compiled; what reads only says nothing.
+    """
+    reads_only = bool(part and part.reads_only)
+    known = {} if reads_only else cache.durations()
+    folder = fresh_folder("shared")
+    folder.chmod(0o700)  # the relay is logged in: no other user of this machine gets to its socket
+    variables, options = tools(folder, image, part)
     relay, before = None, 0
     if isinstance(cache, Folder):
         before = cache.size()
-        options.append(f"--volume={cache.path}:/objects")
+        options.append(f"--volume={cache.path}:/objects{':ro' * reads_only}")
         variables["CCACHE_REMOTE_STORAGE"] = "file:/objects"
     else:
         relay = Relay(folder / "redis.sock", cache)
@@ -381,11 +487,21 @@ def shared(cache: Folder | Redis, project: str, image: str) -> Iterator[tuple[di
             traffic += f", {relay.refused} requests refused" * bool(relay.refused)
         else:
             traffic = f"{cache.size() / 1e6:.1f} MB there, {max(0, cache.size() - before) / 1e6:.1f} MB of it new"
-        compiles = read_notes(folder / "log")
-        for compile in compiles:
-            compile.object = f"{project}: {compile.object}"
-        print(summary(cache.name, compiles, known, traffic), flush=True)
-        try:
-            cache.keep({c.object: c.seconds for c in compiles if c.stored})
-        except (Failure, OSError) as error:  # the objects are there, and the wheel does not need it
-            print(f"durations are not kept: {error}", flush=True)
+        if part:
+            part.compiles = read_notes(folder / "log", failed=True)
+        if not reads_only:
+            conclude(cache, project, read_notes(folder / "log"), known, traffic)
+
+
+def conclude(
+    cache: Folder | Redis, project: str, compiles: list[Compile], known: dict[str, float], traffic: str
+) -> None:
+    """Says what came from the cache, and keeps durations and the builder's name beside what was stored."""
+    for compile in compiles:
+        compile.object = f"{project}: {compile.object}"
+    print(summary(cache.name, compiles, known, traffic), flush=True)
+    stored, who = [c for c in compiles if c.stored], builder()
+    try:
+        cache.keep({c.object: c.seconds for c in stored}, {c.key: who for c in stored if c.key})
+    except (Failure, OSError) as error:  # the objects are there, and the wheel does not need it
+        print(f"durations are not kept: {error}", flush=True)

@@ -1,10 +1,13 @@
 #!/bin/sh
 # Stands for ccache in a build with CACHE=: `ccache COMPILER ARGUMENT...`. docker/build_cache.py mounts it over the image's own.
 #
-# Keeps a note of each compile in /cache/log: ccache's own counters, the milliseconds and the object.
+# Keeps a note of each compile in /cache/log: ccache's own counters, the milliseconds, the object, its hash, and its key in the cache.
 real=/cache/ccache
 case $1 in
   -* | "") exec "$real" "$@" ;;
+esac
+case $PWD in
+  */CMakeFiles/CMakeScratch/* | */CMakeFiles/CMakeTmp*) exec "$@" ;; # CMake asks what the compiler can do: no object of the project
 esac
 
 # The image's name stands for the compilers in it; two of the same name differ by their path.
@@ -32,9 +35,15 @@ for word in "$@"; do
   previous=$word
 done
 log=$(mktemp /cache/log/XXXXXXXXXX) || exec "$real" "$@"
-export CCACHE_STATSLOG="$log"
+trace=$(mktemp)
+export CCACHE_STATSLOG="$log" CCACHE_LOGFILE="$trace"
 start=$(date +%s%N)
 "$real" "$@"
 status=$?
-printf 'took %s\nobject %s\nstatus %s\n' "$((($(date +%s%N) - start) / 1000000))" "$object" "$status" >>"$log"
+printf 'took %s\nobject %s\nstatus %s\n' "$((($(date +%s%N) - start) / 1000000))" "${object#"$PWD"/}" "$status" >>"$log"
+sed -n 's/^.* Result key: \([0-9a-f]*\)$/key \1/p' "$trace" | tail -n 1 >>"$log"
+if [ "$status" = 0 ] && [ -f "$object" ]; then
+  printf 'sha256 %.64s\n' "$(sha256sum <"$object")" >>"$log"
+fi
+rm -f "$trace"
 exit "$status"

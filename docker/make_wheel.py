@@ -17,6 +17,7 @@ from pathlib import Path
 
 import build_cache
 import children
+import divided
 import emulated
 import engine as engines
 import fetch
@@ -83,9 +84,18 @@ build-frontend = { name = "build", args = ["--no-isolation"] }
 repair-wheel-command = "bash /opt/customops/repair-wheel.sh {wheel} {dest_dir}"
 audit-command = ""
 """
+NO_REPAIR = re.sub("repair-wheel-command = .*", 'repair-wheel-command = ""', PROXY)
 
 
-def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables: dict[str, str], *create: str) -> None:
+def run_cibuildwheel(
+    engine: str,
+    image: str,
+    source: Path,
+    out: Path,
+    variables: dict[str, str],
+    *create: str,
+    part: divided.Pass | None = None,
+) -> None:
     """Runs cibuildwheel on a source folder, in the build image, without a network; sets the variables in the container.
 
     cibuildwheel sees a project of ours whose build backend is docker/image/backend.py: so the same step builds here and in a
@@ -93,8 +103,9 @@ def run_cibuildwheel(engine: str, image: str, source: Path, out: Path, variables
     """
     tools = virtual_environment("tools")
     proxy = fresh_folder("proxy")
-    (proxy / "pyproject.toml").write_text(PROXY)
-    shutil.copyfile(IMAGE_SCRIPTS / "backend.py", proxy / "backend.py")
+    (proxy / "pyproject.toml").write_text(NO_REPAIR if part else PROXY)
+    backend = ROOT / "docker" / divided.BACKEND if part else IMAGE_SCRIPTS / "backend.py"
+    shutil.copyfile(backend, proxy / "backend.py")
     shutil.copytree(source, proxy / "project", symlinks=True)
     variables = variables | {"BUILD_SOURCE": "/project/project", "BUILD_ERROR": "/answers/error"}
     settings = [f"--env={name}={value}" for name, value in (variables | verbosity()).items()]
@@ -167,10 +178,12 @@ def build_in_container(
     out: Path,
     archs: dict[str, str],
     cache: build_cache.Folder | build_cache.Redis | None = None,
+    part: divided.Pass | None = None,
 ) -> None:
     """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache, or in CACHE.
 
-    `make reproduce`, `make verify` and plain `docker run` compile everything.
+    With a part, there are objects of it in the cache afterwards, and no wheel. `make reproduce`, `make verify` and plain `docker run`
+    compile everything.
     """
     source = CACHE / "source"
     staged = stage(project.folder, source)
@@ -182,12 +195,12 @@ def build_in_container(
         "--env=BUILD_MEMORY=/memory.json",
     ]
     with (
-        build_cache.shared(cache, build_cache.project_name(project.pyproject), image)
+        build_cache.shared(cache, build_cache.project_name(project.pyproject), image, part)
         if cache
         else own_cache(project, image) as (caching, options)
     ):
         variables = staged.facts | archs | caching | passed | pair_variables(pair, "/environment")
-        run_cibuildwheel(engine, image, source, out, variables, *options, *mounts, *python)
+        run_cibuildwheel(engine, image, source, out, variables, *options, *mounts, *python, part=part)
     staged.check(source)
     shutil.rmtree(source)
 
@@ -342,9 +355,8 @@ def test_pipeline() -> None:
         raise Failure("the tests of the pipeline failed, see above")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=("wheel", "test", "test-pipeline"))
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is built, as the Makefile names it to every script that builds."""
     parser.add_argument("--variant", default="cpu")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--base", default="debian")
@@ -354,9 +366,10 @@ def main() -> None:
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
     parser.add_argument("--cache", default="", help="a folder or redis://host of objects that builds share")
-    args = parser.parse_args()
-    if args.action == "test-pipeline":
-        return test_pipeline()
+
+
+def read_options(args: argparse.Namespace) -> dict:
+    """Arguments of make_wheel(). Whatever is wrong with them is a Failure here, before anything is built."""
     machine = args.arch or images.OWN
     images.check_choices(args.variant, args.base, machine)
     archs = cuda_architectures(args.variant, args.cuda_archs)
@@ -370,10 +383,30 @@ def main() -> None:
     cache = build_cache.parse(args.cache)
     if cache and engine == "host":
         raise Failure("CACHE needs docker or podman: ENGINE=host compiles everything")
-    if args.action == "test":
-        test_wheel(project, pairs, engine, args.variant, args.base, archs)
-    else:
-        make_wheel(project, pairs, engine, args.variant, args.base, archs, machine, cache)
+    return {
+        "project": project,
+        "pairs": pairs,
+        "engine": engine,
+        "variant": args.variant,
+        "base": args.base,
+        "archs": archs,
+        "machine": machine,
+        "cache": cache,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=("wheel", "test", "test-pipeline"))
+    add_options(parser)
+    args = parser.parse_args()
+    if args.action == "test-pipeline":
+        return test_pipeline()
+    options = read_options(args)
+    if args.action == "wheel":
+        return make_wheel(**options)
+    del options["machine"], options["cache"]
+    test_wheel(**options)
 
 
 if __name__ == "__main__":

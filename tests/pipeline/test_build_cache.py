@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import socket
 import socketserver
 import subprocess
@@ -22,12 +23,12 @@ KEY = b"ccache:" + b"0a" * 20
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Enough of Redis: strings, one hash, one user. Keeps what it was asked."""
+    """Enough of Redis: strings, hashes, one user. Keeps what it was asked."""
 
     allow_reuse_address = daemon_threads = True
 
     def __init__(self):
-        self.values, self.hash, self.asked, self.password = {}, {}, [], b""
+        self.values, self.hashes, self.asked, self.password = {}, {}, [], b""
         super().__init__(("127.0.0.1", 0), _Session)
 
 
@@ -50,13 +51,15 @@ class _Session(socketserver.StreamRequestHandler):
                 value = self.server.values.get(rest[0])
                 answer = b"$-1\r\n" if value is None else b"$%d\r\n%s\r\n" % (len(value), value)
             elif name == b"SET":
-                self.server.values[rest[0]] = rest[1]
+                if b"NX" not in rest or rest[0] not in self.server.values:
+                    self.server.values[rest[0]] = rest[1]
                 answer = b"+OK\r\n"
             elif name == b"HSET":
-                self.server.hash |= dict(zip(rest[1::2], rest[2::2], strict=True))
+                self.server.hashes.setdefault(rest[0], {}).update(zip(rest[1::2], rest[2::2], strict=True))
                 answer = b":1\r\n"
-            elif name == b"HGETALL":
-                flat = [word for item in self.server.hash.items() for word in item]
+            elif name in (b"HGETALL", b"HKEYS"):
+                values = self.server.hashes.get(rest[0], {})
+                flat = [word for item in values.items() for word in item[: 1 if name == b"HKEYS" else 2]]
                 answer = b"*%d\r\n" % len(flat) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in flat)
             else:
                 answer = b"+OK\r\n"
@@ -167,8 +170,63 @@ def test_durations_are_kept_beside_the_objects(kind, server, tmp_path):
     cache.keep({"myops: a.o": 3.0})
     assert cache.durations() == {"myops: a.o": 3.0, "myops: b.o": 1.0}
     if kind == "folder":
-        (tmp_path / "objects/seconds.json").write_text('{"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}')
+        shutil.rmtree(tmp_path / "objects/compiles")
+        (tmp_path / "objects/compiles").mkdir()
+        hostile = '{"seconds": {"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}}'
+        (tmp_path / "objects/compiles/x.json").write_text(hostile)
         assert cache.durations() == {"e": 2.0}
+
+
+KEYS = ["0a" * 20, "1b" * 20]
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis"])
+def test_who_stored_an_object_is_kept_beside_it(kind, server, tmp_path):
+    cache = build_cache.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    assert cache.builders() == {}
+    cache.keep({}, {KEYS[0]: "ann@ci-1", KEYS[1]: "ann@ci-1"})
+    cache.keep({"myops: a.o": 1.0}, {KEYS[0]: "bob@ci 2"})
+    assert {key: sorted(who) for key, who in cache.builders().items()} == {
+        KEYS[0]: ["ann@ci-1", "bob@ci 2"],
+        KEYS[1]: ["ann@ci-1"],
+    }
+    assert cache.durations() == {"myops: a.o": 1.0}
+
+
+def test_a_claim_of_others_cannot_write_to_a_terminal():
+    words = [f"{KEYS[0]} \x1b]0;x\x07ann", f"{KEYS[1]} ", "0a ann", f"{KEYS[1]}\n bob", f"{KEYS[1]} {'x' * 5000}"]
+    found = build_cache.claims(words)
+    assert found.keys() == set(KEYS)
+    assert all(who.isprintable() and len(who) <= 120 for names in found.values() for who in names)
+
+
+def test_a_folder_puts_what_builds_left_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(build_cache, "MOST_RUNS", 3)
+    cache = build_cache.parse(str(tmp_path / "objects"))
+    for number in range(8):
+        cache.keep({f"x: {number}.o": number + 1.0}, {KEYS[0]: f"builder{number}"})
+        assert len(cache.runs()) <= 3
+    assert cache.durations() == {f"x: {number}.o": number + 1.0 for number in range(8)}
+    assert sorted(cache.builders()[KEYS[0]]) == [f"builder{number}" for number in range(8)]
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis"])
+def test_builders_that_start_later_divide_alike(kind, server, tmp_path):
+    """The first one's compiles have been timed by then."""
+    cache = build_cache.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    assert cache.first("plan", {"a.o": 1.0}) == {"a.o": 1.0}
+    assert cache.first("plan", {"a.o": 9.0, "b.o": 2.0}) == {"a.o": 1.0}
+    assert cache.first("another", {"a.o": 9.0}) == {"a.o": 9.0}
+    if kind == "folder":
+        plan = tmp_path / "objects/plans/plan.json"
+        plan.write_text("[" * 100_000)
+        assert cache.first("plan", {"a.o": 9.0}) == {}
+        os.utime(plan, (0, 0))
+        assert cache.first("plan", {"a.o": 3.0}) == {"a.o": 3.0}, "a plan holds for a day"
+        assert [path.name for path in plan.parent.iterdir() if path.name.startswith(".")] == []
+    else:
+        server.values[b"compile:plan:plan"] = b"[]"
+        assert cache.first("plan", {}) == {}
 
 
 class Hostile(socketserver.ThreadingTCPServer):
@@ -224,14 +282,16 @@ def test_a_server_that_never_ends_its_answer(monkeypatch):
 
 def test_what_others_write_into_a_folder_is_no_durations(tmp_path):
     cache = build_cache.parse(str(tmp_path / "objects"))
-    listed = tmp_path / "objects/seconds.json"
-    listed.write_text("[" * 100_000)
-    assert cache.durations() == {}
-    listed.write_text('{"a": 1' + "0" * 400 + ', "b": 2}')
+    listed = tmp_path / "objects/compiles/x.json"
+    listed.parent.mkdir()
+    for nonsense in ("[" * 100_000, "[]", '{"seconds": [1], "stored": 2}'):
+        listed.write_text(nonsense)
+        assert (cache.durations(), cache.builders()) == ({}, {})
+    listed.write_text('{"seconds": {"a": 1' + "0" * 400 + ', "b": 2}}')
     assert cache.durations() == {"b": 2.0}
     listed.unlink()
     os.mkfifo(listed)
-    assert cache.durations() == {}, "must not wait for a writer"
+    assert (cache.durations(), cache.builders()) == ({}, {}), "must not wait for a writer"
 
 
 def test_a_folder_that_everybody_may_write_is_refused(tmp_path):
@@ -308,8 +368,8 @@ def test_no_other_user_reaches_the_relay(server, tmp_path, monkeypatch):
 
 def test_the_last_line_counts_compiles(tmp_path):
     notes = {
-        "hit": "# a.cpp\ndirect_cache_hit\nremote_storage_hit\ntook 100\nobject a.o\nstatus 0\n",
-        "miss": "# b.cpp\ncache_miss\nremote_storage_write\ntook 4000\nobject b.o\nstatus 0\n",
+        "hit": f"# a.cpp\ndirect_cache_hit\nremote_storage_hit\ntook 100\nobject a.o\nstatus 0\nkey {KEYS[0]}\nsha256 {'c' * 64}\n",
+        "miss": "# b.cpp\ncache_miss\nremote_storage_write\ntook 4000\nobject b.o\nstatus 0\nkey 0a\nsha256 x\n",
         "uncached": "took 5000\nobject c.o\nstatus 0\n",
         "failed": "# d.cpp\ncompile_failed\ntook 10\nobject d.o\nstatus 1\n",
         "killed": "# e.cpp\n",
@@ -317,6 +377,12 @@ def test_the_last_line_counts_compiles(tmp_path):
     for name, text in notes.items():
         (tmp_path / name).write_text(text)
     compiles = build_cache.read_notes(tmp_path)
+    assert {c.object: (c.key, c.sha256) for c in compiles} == {
+        "a.o": (KEYS[0], "c" * 64),
+        "b.o": ("", ""),
+        "c.o": ("", ""),
+    }
+    assert {c.object: c.status for c in build_cache.read_notes(tmp_path, failed=True)}["d.o"] == 1
     line = build_cache.summary("redis://host", compiles, {"a.o": 30.1, "b.o": 3.0}, "1.0 MB read")
     assert line == (
         "cache redis://host: 1 of 3 objects found, 1 compiled and stored, 1 compiled only; 1.0 MB read; 30 s of compilers saved"
@@ -327,11 +393,17 @@ def test_the_last_line_counts_compiles(tmp_path):
 
 
 def test_only_make_wheel_takes_a_cache(root):
-    """What reproduces, verifies or publishes a wheel compiles all of it."""
+    """And what fills or audits one. What reproduces, verifies or publishes a wheel compiles all of it."""
     lines = [line for line in (root / "Makefile").read_text().splitlines() if "$(CACHE)" in line]
-    assert [line.split()[1:3] for line in lines] == [["docker/make_wheel.py", "wheel"]]
-    users = {path.name for path in (root / "docker").glob("*.py") if "build_cache" in path.read_text()}
-    assert users == {"make_wheel.py"}
+    assert [line.split()[1:3] for line in lines] == [
+        ["docker/make_wheel.py", "wheel"],
+        ["docker/objects.py", "objects"],
+        ["docker/objects.py", "audit-cache"],
+    ]
+    users = {
+        path.name for path in (root / "docker").glob("*.py") if re.search(r"import.* build_cache\b", path.read_text())
+    }
+    assert users == {"make_wheel.py", "objects.py"}
 
 
 @pytest.fixture
