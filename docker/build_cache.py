@@ -42,6 +42,7 @@ MOST_NOTE, MOST_SECONDS = 100_000, 100_000_000  # bytes that are read of what ot
 DURATIONS, BUILDERS, PLAN = "compile:seconds", "compile:builders", "compile:plan:"
 STORED = re.compile(r"[0-9a-f]{40}")
 MOST_RUNS = 200  # files of durations in a folder, one of each build; more are put together
+MOST_RUN = 10_000_000  # bytes of such a file
 PLAN_SECONDS = 24 * 3600
 
 
@@ -273,7 +274,7 @@ def read_object(text: str) -> dict:
 
 
 def read_part(run: Path, name: str) -> dict:
-    found = read_object(read_left(run, MOST_SECONDS)).get(name)
+    found = read_object(read_left(run, MOST_RUN)).get(name)
     return found if isinstance(found, dict) else {}
 
 

@@ -29,18 +29,32 @@ case ${1##*/} in
     ;;
 esac
 
-object="" previous=""
+object="" previous="" seed=""
 for word in "$@"; do
   if [ "$previous" = -o ]; then object=$word; fi
+  case $word in
+    *.c | *.cc | *.cpp | *.cxx | *.C) seed="$seed $word" ;;
+  esac
   previous=$word
 done
+name=${object#"$PWD"/}
+# What gcc puts into objects, but not into what is linked from them, would keep others from comparing them: random numbers, and with
+# link-time optimisation also the folder of the build, before every path that a prefix map has made relative.
+case "${1##*/} $* " in
+  nvcc* | *" -frandom-seed="*) ;;
+  *" -c "*) set -- "$@" "-frandom-seed=$(printf '%s' "$name$seed" | cksum | tr ' ' -)" ;;
+esac
+case "${1##*/} $* " in
+  nvcc* | *" -g"*) ;;
+  *" -flto"*" -c "* | *" -c "*" -flto"*) set -- "$@" -fdebug-prefix-map=/=/ ;;
+esac
 log=$(mktemp /cache/log/XXXXXXXXXX) || exec "$real" "$@"
 trace=$(mktemp)
 export CCACHE_STATSLOG="$log" CCACHE_LOGFILE="$trace"
 start=$(date +%s%N)
 "$real" "$@"
 status=$?
-printf 'took %s\nobject %s\nstatus %s\n' "$((($(date +%s%N) - start) / 1000000))" "${object#"$PWD"/}" "$status" >>"$log"
+printf 'took %s\nobject %s\nstatus %s\n' "$((($(date +%s%N) - start) / 1000000))" "$name" "$status" >>"$log"
 sed -n 's/^.* Result key: \([0-9a-f]*\)$/key \1/p' "$trace" | tail -n 1 >>"$log"
 if [ "$status" = 0 ] && [ -f "$object" ]; then
   printf 'sha256 %.64s\n' "$(sha256sum <"$object")" >>"$log"

@@ -35,9 +35,12 @@ case $CACHE_PASS in
     if is_wanted; then "$wrapper" "$@" || exit; fi
     ;;
   look)
-    # Others wrote what is found: no file of more than 1 GB, nothing on the terminal. On a miss, the "compiler" fails.
+    # Others wrote what is found: no file of more than 1 GB, no more than 8 GB of memory, nothing on the terminal. On a miss, the
+    # "compiler" fails.
     (
       ulimit -f 2097152
+      # shellcheck disable=SC3045  # dash has it
+      ulimit -v 8388608
       CCACHE_READONLY=1 CCACHE_PREFIX=/bin/false "$wrapper" "$@"
     ) >/dev/null 2>&1 </dev/null
     ;;

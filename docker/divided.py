@@ -121,8 +121,9 @@ def present(done: Pass) -> tuple[list[Compile], int]:
     return found, len(names) - len(found)
 
 
-def differing(found: list[Compile], again: Pass) -> tuple[list[Compile], list[str]]:
-    """(objects of the cache that are not what their sources compile to, names of those that were not compiled again)."""
+def differing(found: list[Compile], again: Pass) -> tuple[list[tuple[Compile, str]], list[str]]:
+    """(objects of the cache that are not what their sources compile to, each with the sha256 of that; names of those that were not
+    compiled again)."""
     ours = {c.object: c.sha256 for c in again.compiles if not c.status and c.sha256}
     missing = [c.object for c in found if c.object not in ours]
-    return [c for c in found if c.object in ours and ours[c.object] != c.sha256], missing
+    return [(c, ours[c.object]) for c in found if c.object in ours and ours[c.object] != c.sha256], missing

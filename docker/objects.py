@@ -105,8 +105,8 @@ def audit(options: dict, count: int) -> None:
         for name in missing:
             print(f"{one_line(name, 200)}: could not be compiled again, see above", flush=True)
         said = builds.cache.builders() if differ else {}
-        for found_there in differ:
-            print(accusation(found_there, again, said), flush=True)
+        for there, ours in differ:
+            print(accusation(there, ours, said), flush=True)
         compared, bad = compared + len(chosen) - len(missing), bad + len(differ) + len(missing)
     if bad:
         raise Failure(
@@ -116,9 +116,8 @@ def audit(options: dict, count: int) -> None:
     builds.steps.finish(f"{compared} objects of {builds.cache.name} are what their sources compile to")
 
 
-def accusation(found: divided.Compile, again: Pass, said: dict[str, list[str]]) -> str:
+def accusation(found: divided.Compile, ours: str, said: dict[str, list[str]]) -> str:
     """One line on an object that differs."""
-    (ours,) = {c.sha256 for c in again.compiles if c.object == found.object}
     who = ", ".join(said.get(found.key, [])[:5]) or "an unknown builder"
     return (
         f"{one_line(found.object, 200)} differs: the cache holds sha256 {found.sha256} under key {found.key}, stored by {who}; "

@@ -91,18 +91,18 @@ def test_what_did_not_compile_is_named():
 @pytest.fixture
 def farm(root, tmp_path):
     """farm(what, wanted, *command): a compile as docker/divided-compiler.sh answers it, with the real ccache and a folder of objects."""
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    build_cache.binary(folder / "ccache")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    build_cache.binary(tools / "ccache")
     for name, script in (("wrapper", "cached-compiler.sh"), ("divider", divided.COMPILER)):
-        (folder / name).write_text((root / "docker" / script).read_text().replace("/cache/", f"{folder}/"))
-        (folder / name).chmod(0o755)
+        (tools / name).write_text((root / "docker" / script).read_text().replace("/cache/", f"{tools}/"))
+        (tools / name).chmod(0o755)
     (tmp_path / "source").mkdir()
 
-    def run(what, wanted, *commands):
-        shutil.rmtree(folder / "log", ignore_errors=True)
-        (folder / "log").mkdir()
-        (folder / "wanted").write_text("".join(f"{name}\n" for name in wanted))
+    def run(what, wanted, *commands, folder="source"):
+        shutil.rmtree(tools / "log", ignore_errors=True)
+        (tools / "log").mkdir()
+        (tools / "wanted").write_text("".join(f"{name}\n" for name in wanted))
         env = {
             "PATH": os.environ["PATH"],
             "CCACHE_DIR": str(tmp_path / "counters"),
@@ -112,10 +112,10 @@ def farm(root, tmp_path):
             "CACHE_PASS": what,
         }
         run.status = [
-            subprocess.run([folder / "divider", *command], env=env, cwd=tmp_path / "source", check=False).returncode
+            subprocess.run([tools / "divider", *command], env=env, cwd=tmp_path / folder, check=False).returncode
             for command in commands
         ]
-        return Pass(what, wanted, build_cache.read_notes(folder / "log", failed=True))
+        return Pass(what, wanted, build_cache.read_notes(tools / "log", failed=True))
 
     return run
 
@@ -127,7 +127,19 @@ def compiles(tmp_path):
     for number in range(3):
         (tmp_path / "source").mkdir(exist_ok=True)
         (tmp_path / f"source/{number}.c").write_text(f"int f{number}(void) {{ return {number}; }}\n")
-        commands.append(["gcc", "-c", f"{number}.c", "-o", f"{number}.o", "-MD", "-MF", f"{number}.d"])
+        commands.append(
+            [
+                "gcc",
+                "-c",
+                *(["-flto"] if number else []),
+                f"{number}.c",
+                "-o",
+                f"{number}.o",
+                "-MD",
+                "-MF",
+                f"{number}.d",
+            ]
+        )
     return commands
 
 
@@ -150,6 +162,28 @@ def test_a_list_compiles_nothing(farm, compiles, tmp_path):
 
 
 @needs_gcc
+def test_a_list_answers_nvcc_and_leaves_other_calls_alone(farm, compiles, tmp_path):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text('#!/bin/sh\necho "$@" >called\n')
+    nvcc.chmod(0o755)
+    done = farm("list", [], [nvcc, "-dc", "0.cu", "-o", tmp_path / "source/cuda/0.o"])
+    assert (done.compiles, farm.status) == ([Compile("cuda/0.o", False, False, 0)], [1]), "there is no such folder"
+    (tmp_path / "source/cuda").mkdir()
+    farm("list", [], [nvcc, "-dc", "0.cu", "-o", tmp_path / "source/cuda/0.o"])
+    assert (farm.status, (tmp_path / "source/cuda/0.o").read_bytes()[:4]) == ([0], b"\x7fELF")
+    assert not (tmp_path / "source/called").exists()
+    assert farm("list", [], [nvcc, "--version"], ["--version"]).compiles == []
+    assert (farm.status, (tmp_path / "source/called").read_text()) == ([0, 0], "--version\n")
+    scratch = tmp_path / "source/CMakeFiles/CMakeScratch/TryCompile-x"
+    scratch.mkdir(parents=True)
+    command = ["sh", "-c", 'cd "$0" && exec "$@"', scratch, tmp_path / "tools/divider", *compiles[0]]
+    run = subprocess.run(
+        command, env={"PATH": os.environ["PATH"], "CACHE_PASS": "list"}, check=False, capture_output=True
+    )
+    assert b"0.c" in run.stderr, "CMake asks what the compiler can do, and gets its answer"
+
+
+@needs_gcc
 def test_a_part_compiles_what_it_names(farm, compiles, tmp_path):
     done = farm("some", ["0.o", "2.o"], *compiles)
     assert sorted(c.object for c in done.compiles if c.stored) == ["0.o", "2.o"]
@@ -166,6 +200,19 @@ def test_a_part_compiles_what_it_names(farm, compiles, tmp_path):
 
 
 @needs_gcc
+def test_the_folder_of_a_build_is_in_no_object(farm, compiles, tmp_path):
+    """Backends build in a temporary folder, and pybind11 with link-time optimisation."""
+    digests = []
+    for what in ("some", "again"):
+        (tmp_path / what).mkdir()
+        flags = ["-flto", "-O2", f"-ffile-prefix-map={tmp_path}=."]
+        command = ["gcc", *flags, "-c", tmp_path / "source/1.c", "-o", "1.o"]
+        digests += [c.sha256 for c in farm(what, ["1.o"], command, folder=what).compiles]
+    assert re.fullmatch("[0-9a-f]{64}", digests[0])
+    assert digests == [digests[0]] * 2
+
+
+@needs_gcc
 def test_objects_that_were_swapped_are_found(farm, compiles, tmp_path):
     names = ["0.o", "1.o", "2.o"]
     stored = {c.object: tmp_path / "objects" / c.key[:2] / c.key[2:] for c in farm("some", names, *compiles).compiles}
@@ -178,8 +225,8 @@ def test_objects_that_were_swapped_are_found(farm, compiles, tmp_path):
     found, _ = divided.present(farm("look", [], *compiles))
     again = farm("again", names, *compiles)
     differ, missing = divided.differing(found, again)
-    assert (sorted(c.object for c in differ), missing) == (["0.o", "1.o"], [])
-    assert {c.key for c in differ} == {stored[name].parent.name + stored[name].name for name in ("0.o", "1.o")}
+    assert (sorted(c.object for c, _ in differ), missing) == (["0.o", "1.o"], [])
+    assert {c.key for c, _ in differ} == {stored[name].parent.name + stored[name].name for name in ("0.o", "1.o")}
     assert before[stored["2.o"]] == stored["2.o"].read_bytes(), "an audit writes nothing"
 
 
