@@ -17,6 +17,7 @@ import pytest
 import steps
 from common import Failure
 from divided import Compile, Pass
+from image.project import Pair
 
 
 @pytest.mark.parametrize(
@@ -248,32 +249,66 @@ def test_a_name_of_two_objects_is_not_compared():
 
 
 @pytest.fixture
-def audit(monkeypatch, capsys, tmp_path):
+def options(monkeypatch, tmp_path):
+    """options(build, cache): arguments of objects.py's steps, for a build that is build(part)."""
+
+    def make(build, cache):
+        monkeypatch.setattr(make_wheel, "build_in_container", lambda *arguments: build(arguments[-1]))
+        monkeypatch.setattr(
+            objects.Builds, "prepare", lambda self: setattr(self, "image", self.steps.next() or "image")
+        )
+        monkeypatch.setattr(objects, "fresh_folder", lambda name: None)
+        monkeypatch.setattr(steps, "CACHE", tmp_path)
+        monkeypatch.setattr(objects.pythons, "mounts", lambda *arguments: [])
+        project = SimpleNamespace(folder=SimpleNamespace(name="x"), pyproject={"project": {"name": "x"}})
+        pairs = [Pair("3.11", "2.13.0")]
+        given = {"project": project, "pairs": pairs, "cache": cache, "archs": {}}
+        return dict.fromkeys(("engine", "variant", "base", "machine"), "") | given
+
+    return make
+
+
+def test_builders_share_the_work_by_the_durations_of_the_first(options, tmp_path, capsys):
+    cache = build_cache.parse(str(tmp_path / "objects"))
+    cache.keep({"x: long.o": 60.0, "another: 1.o": 500.0} | {f"x: {number}.o": 10.0 for number in range(6)})
+    names = ["long.o", "new.o", *(f"{number}.o" for number in range(6))]
+    compiled = []
+
+    def build(part):
+        part.compiles = [Compile(name, False, False, 0) for name in (names if part.what == "list" else part.wanted)]
+        if part.what == "some":
+            compiled.append(sorted(part.wanted))
+            cache.keep({f"x: {name}": 1000.0 for name in part.wanted})  # what the next builder finds
+
+    for number in range(1, 4):
+        objects.compile_shard(options(build, cache), number, 3)
+    assert compiled == [["long.o"], ["2.o", "4.o", "new.o"], ["0.o", "1.o", "3.o", "5.o"]]
+    assert "SHARD=1/3: 1 of 8 objects, 60 s of compilers for 1 that were timed before" in capsys.readouterr().out
+
+
+def test_a_part_that_does_not_compile_fails(options, tmp_path):
+    def build(part):
+        part.compiles = [Compile("a.o", False, False, 0, status=int(part.what == "some"))]
+
+    with pytest.raises(Failure, match="1 objects could not be compiled"):
+        objects.compile_shard(options(build, build_cache.parse(str(tmp_path / "objects"))), 1, 1)
+
+
+@pytest.fixture
+def audit(options, capsys):
     """audit(cached, ours, who): what an audit says of a cache with these objects, name -> sha256; and how it ends."""
 
     def run(cached, ours, who=None, count=20):
-        def build(*arguments):
-            part = arguments[-1]
+        def build(part):
             digests = cached if part.what == "look" else {name: ours[name] for name in part.wanted if name in ours}
             part.compiles = [
                 Compile(name, part.what == "look", False, 1.0, f"{number:040x}", digest)
                 for number, (name, digest) in enumerate(sorted(digests.items()))
             ]
 
-        monkeypatch.setattr(make_wheel, "build_in_container", build)
-        monkeypatch.setattr(
-            objects.Builds, "prepare", lambda self: self.steps.next() or setattr(self, "image", "image")
-        )
-        monkeypatch.setattr(objects, "fresh_folder", lambda name: None)
-        monkeypatch.setattr(steps, "CACHE", tmp_path)
-        monkeypatch.setattr(objects.pythons, "mounts", lambda *arguments: [])
-        cache = SimpleNamespace(name="folder", builders=lambda: who or {})
-        project = SimpleNamespace(folder=SimpleNamespace(name="x"), pyproject={})
-        options = dict.fromkeys(("engine", "variant", "base", "machine"), "") | {"archs": {}}
-        pairs = [SimpleNamespace(python="3.11", torch="2.13.0")]
         said = ""
         try:
-            objects.audit({**options, "project": project, "pairs": pairs, "cache": cache}, count)
+            objects.audit(options(build, SimpleNamespace(name="folder", builders=lambda: who or {})), count)
         except Failure as failure:
             said = str(failure)
         return capsys.readouterr().out, said
