@@ -23,6 +23,7 @@ import engine as engines
 import fetch
 import host_build
 import images
+import object_store
 import project_run
 import pythons
 import trust
@@ -177,7 +178,7 @@ def build_in_container(
     python: list[str],
     out: Path,
     archs: dict[str, str],
-    cache: build_cache.Folder | build_cache.Redis | None = None,
+    cache: object_store.Folder | object_store.Redis | None = None,
     part: divided.Pass | None = None,
 ) -> None:
     """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache, or in CACHE.
@@ -255,7 +256,7 @@ def make_wheel(
     base: str,
     archs: dict[str, str],
     machine: str,
-    cache: build_cache.Folder | build_cache.Redis | None = None,
+    cache: object_store.Folder | object_store.Redis | None = None,
 ) -> None:
     out = fresh_folder("out")
     if why := trust.no_history(project.folder):
@@ -380,7 +381,7 @@ def read_options(args: argparse.Namespace) -> dict:
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
     pythons.check_all(pairs, engine, args.base)
-    cache = build_cache.parse(args.cache)
+    cache = object_store.parse(args.cache)
     if cache and engine == "host":
         raise Failure("CACHE needs docker or podman: ENGINE=host compiles everything")
     return {

@@ -15,6 +15,7 @@ from pathlib import Path
 import build_cache
 import common
 import make_wheel
+import object_store
 import project_run
 import pytest
 from common import Failure
@@ -81,14 +82,14 @@ def address(server, database=0):
 @pytest.fixture
 def ask(server, tmp_path):
     """ask(*words): what a build gets to see of the server, with its connection kept; None if it was hung up."""
-    relay = build_cache.Relay(tmp_path / "socket", build_cache.parse(address(server, 3)))
+    relay = build_cache.Relay(tmp_path / "socket", object_store.parse(address(server, 3)))
     threading.Thread(target=relay.serve_forever, args=(0.01,), daemon=True).start()
 
     def send(data):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(tmp_path / "socket"))
             client.settimeout(10)
-            client.sendall(data if isinstance(data, bytes) else build_cache.spelled(data))
+            client.sendall(data if isinstance(data, bytes) else object_store.spelled(data))
             return client.recv(4096) or None
 
     send.relay = relay
@@ -117,7 +118,7 @@ def test_a_build_reaches_nothing_but_objects(ask, server, request_):
 
 
 def test_reads_a_request_in_pieces():
-    stream = io.BufferedReader(io.BytesIO(build_cache.spelled([b"SET", KEY, b"x" * 100_000]) * 2), 17)
+    stream = io.BufferedReader(io.BytesIO(object_store.spelled([b"SET", KEY, b"x" * 100_000]) * 2), 17)
     assert build_cache.read_request(stream)[2] == b"x" * 100_000
     assert build_cache.read_request(stream)[1] == KEY
     assert build_cache.read_request(stream) is None
@@ -127,14 +128,14 @@ def test_passwords_stay_outside(server, monkeypatch):
     server.password = b"secret"
     monkeypatch.setenv("CACHE_USER", "builder")
     monkeypatch.setenv("CACHE_PASSWORD", "secret")
-    cache = build_cache.parse(address(server))
+    cache = object_store.parse(address(server))
     assert cache.durations() == {}
     assert [b"AUTH", b"builder", b"secret"] in server.asked
     assert "CACHE_PASSWORD" not in os.environ, "children of make would have it"
     assert "secret" not in repr(cache)
     monkeypatch.setenv("CACHE_PASSWORD", "wrong")
     with pytest.raises(Failure, match="cannot be used: it says: WRONGPASS") as failure:
-        build_cache.parse(address(server)).durations()
+        object_store.parse(address(server)).durations()
     assert "wrong" not in str(failure.value)
 
 
@@ -151,21 +152,21 @@ def test_passwords_stay_outside(server, monkeypatch):
 )
 def test_refuses_another_cache(wanted, said):
     with pytest.raises(Failure, match=re.escape(said)) as failure:
-        build_cache.parse(wanted)
+        object_store.parse(wanted)
     assert "hidden" not in str(failure.value)
 
 
 def test_no_server_is_said_before_anything_is_built():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        cache = build_cache.parse(f"redis://127.0.0.1:{free.getsockname()[1]}")
+        cache = object_store.parse(f"redis://127.0.0.1:{free.getsockname()[1]}")
     with pytest.raises(Failure, match=r"cannot be used: .*leave CACHE out"):
         cache.durations()
 
 
 @pytest.mark.parametrize("kind", ["folder", "redis"])
 def test_durations_are_kept_beside_the_objects(kind, server, tmp_path):
-    cache = build_cache.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
     cache.keep({"myops: a.o": 2.5, "myops: b.o": 1.0})
     cache.keep({"myops: a.o": 3.0})
     assert cache.durations() == {"myops: a.o": 3.0, "myops: b.o": 1.0}
@@ -182,7 +183,7 @@ KEYS = ["0a" * 20, "1b" * 20]
 
 @pytest.mark.parametrize("kind", ["folder", "redis"])
 def test_who_stored_an_object_is_kept_beside_it(kind, server, tmp_path):
-    cache = build_cache.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
     assert cache.builders() == {}
     cache.keep({}, {KEYS[0]: "ann@ci-1", KEYS[1]: "ann@ci-1"})
     cache.keep({"myops: a.o": 1.0}, {KEYS[0]: "bob@ci 2"})
@@ -195,14 +196,14 @@ def test_who_stored_an_object_is_kept_beside_it(kind, server, tmp_path):
 
 def test_a_claim_of_others_cannot_write_to_a_terminal():
     words = [f"{KEYS[0]} \x1b]0;x\x07ann", f"{KEYS[1]} ", "0a ann", f"{KEYS[1]}\n bob", f"{KEYS[1]} {'x' * 5000}"]
-    found = build_cache.claims(words)
+    found = object_store.claims(words)
     assert found.keys() == set(KEYS)
     assert all(who.isprintable() and len(who) <= 120 for names in found.values() for who in names)
 
 
 def test_a_folder_puts_what_builds_left_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(build_cache, "MOST_RUNS", 3)
-    cache = build_cache.parse(str(tmp_path / "objects"))
+    monkeypatch.setattr(object_store, "MOST_RUNS", 3)
+    cache = object_store.parse(str(tmp_path / "objects"))
     for number in range(8):
         cache.keep({f"x: {number}.o": number + 1.0}, {KEYS[0]: f"builder{number}"})
         assert len(cache.runs()) <= 3
@@ -213,7 +214,7 @@ def test_a_folder_puts_what_builds_left_together(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["folder", "redis"])
 def test_builders_that_start_later_divide_alike(kind, server, tmp_path):
     """The first one's compiles have been timed by then."""
-    cache = build_cache.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
     assert cache.first("plan", {"a.o": 1.0}) == {"a.o": 1.0}
     assert cache.first("plan", {"a.o": 9.0, "b.o": 2.0}) == {"a.o": 1.0}
     assert cache.first("another", {"a.o": 9.0}) == {"a.o": 9.0}
@@ -264,24 +265,24 @@ def test_a_hostile_server_is_one_line(answer, said):
     with Hostile(answer) as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         with pytest.raises(Failure, match=said) as failure:
-            build_cache.parse(address(running)).durations()
+            object_store.parse(address(running)).durations()
         running.shutdown()
     assert str(failure.value).isprintable()
 
 
 def test_a_server_that_never_ends_its_answer(monkeypatch):
-    monkeypatch.setattr(build_cache, "SECONDS_TO_ANSWER", 0.5)
+    monkeypatch.setattr(object_store, "SECONDS_TO_ANSWER", 0.5)
     with Hostile(b"$", trickle=0.05) as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         began = time.monotonic()
         with pytest.raises(Failure, match=r"cannot be used: (timed out|its answer was not complete after 0\.5 s)"):
-            build_cache.parse(address(running)).durations()
+            object_store.parse(address(running)).durations()
         assert time.monotonic() - began < 5
         running.shutdown()
 
 
 def test_what_others_write_into_a_folder_is_no_durations(tmp_path):
-    cache = build_cache.parse(str(tmp_path / "objects"))
+    cache = object_store.parse(str(tmp_path / "objects"))
     listed = tmp_path / "objects/compiles/x.json"
     listed.parent.mkdir()
     for nonsense in ("[" * 100_000, "[]", '{"seconds": [1], "stored": 2}'):
@@ -298,9 +299,9 @@ def test_a_folder_that_everybody_may_write_is_refused(tmp_path):
     (tmp_path / "objects").mkdir()
     (tmp_path / "objects").chmod(0o1777)
     with pytest.raises(Failure, match=r"may be written by everybody .*: chmod o-w /"):
-        build_cache.parse(str(tmp_path / "objects"))
+        object_store.parse(str(tmp_path / "objects"))
     (tmp_path / "objects").chmod(0o2775)
-    assert build_cache.parse(str(tmp_path / "objects")).path == tmp_path / "objects"
+    assert object_store.parse(str(tmp_path / "objects")).path == tmp_path / "objects"
 
 
 def test_each_project_has_a_cache_of_its_own(tmp_path, monkeypatch):
@@ -318,7 +319,7 @@ def test_each_project_has_a_cache_of_its_own(tmp_path, monkeypatch):
 
 
 def test_a_file_that_another_machine_removes_is_no_error(tmp_path, monkeypatch):
-    cache = build_cache.parse(str(tmp_path / "objects"))
+    cache = object_store.parse(str(tmp_path / "objects"))
     for name in ("kept", "gone"):
         (tmp_path / "objects" / name).write_bytes(b"12345")
     (tmp_path / "objects/link").symlink_to("kept")
@@ -351,7 +352,7 @@ def test_no_other_user_reaches_the_relay(server, tmp_path, monkeypatch):
     monkeypatch.setattr(build_cache, "binary", lambda target: target.touch())
     for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(0o755)
-    with build_cache.shared(build_cache.parse(address(server)), "x", "image") as (_, options):
+    with build_cache.shared(object_store.parse(address(server)), "x", "image") as (_, options):
         socket_path = tmp_path / "shared/redis.sock"
         assert socket_path.exists()
         assert f"--volume={tmp_path / 'shared'}:/cache" in options
@@ -401,9 +402,11 @@ def test_only_make_wheel_takes_a_cache(root):
         ["docker/objects.py", "audit-cache"],
     ]
     users = {
-        path.name for path in (root / "docker").glob("*.py") if re.search(r"import.* build_cache\b", path.read_text())
+        path.name
+        for path in (root / "docker").glob("*.py")
+        if re.search(r"import.* (build_cache|object_store)\b|from (build_cache|object_store) ", path.read_text())
     }
-    assert users == {"make_wheel.py", "objects.py"}
+    assert users == {"build_cache.py", "make_wheel.py", "objects.py"}
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import build_cache
 import divided
 import make_wheel
+import object_store
 import objects
 import pytest
 import steps
@@ -269,7 +270,7 @@ def options(monkeypatch, tmp_path):
 
 
 def test_builders_share_the_work_by_the_durations_of_the_first(options, tmp_path, capsys):
-    cache = build_cache.parse(str(tmp_path / "objects"))
+    cache = object_store.parse(str(tmp_path / "objects"))
     cache.keep({"x: long.o": 60.0, "another: 1.o": 500.0} | {f"x: {number}.o": 10.0 for number in range(6)})
     names = ["long.o", "new.o", *(f"{number}.o" for number in range(6))]
     compiled = []
@@ -291,7 +292,7 @@ def test_a_part_that_does_not_compile_fails(options, tmp_path):
         part.compiles = [Compile("a.o", False, False, 0, status=int(part.what == "some"))]
 
     with pytest.raises(Failure, match="1 objects could not be compiled"):
-        objects.compile_shard(options(build, build_cache.parse(str(tmp_path / "objects"))), 1, 1)
+        objects.compile_shard(options(build, object_store.parse(str(tmp_path / "objects"))), 1, 1)
 
 
 @pytest.fixture
