@@ -1,4 +1,4 @@
-"""python -m aten_stable: include | flags | build | scan | schemas."""
+"""python -m aten_stable: include | cmake | torch | flags | build | face | scan | schemas."""
 
 import argparse
 import sys
@@ -44,7 +44,13 @@ def main() -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("include", help="the folder to put before torch's own include folder")
-    for name, text in (("flags", "compiler flags for a module"), ("build", "compile C++ sources into a module")):
+    commands.add_parser("cmake", help="the folder of aten_stableConfig.cmake: -Daten_stable_DIR=...")
+    commands.add_parser("torch", help="the folder of the torch that is compiled against; writes <ATen/ops/...> for it")
+    for name, text in (
+        ("flags", "compiler flags for a module"),
+        ("face", "the text of the Python file in front of a library that another build system makes"),
+        ("build", "compile C++ sources into a module"),
+    ):
         command = commands.add_parser(name, help=text)
         command.add_argument("module", help="what Python imports: theirs._C")
         if name == "build":
@@ -58,6 +64,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.command == "include":
         print(INCLUDE)
+    elif arguments.command == "cmake":
+        print(INCLUDE.with_name("cmake"))
+    elif arguments.command == "face":
+        from aten_stable.face import face
+
+        print(face(f"lib{arguments.module.rpartition('.')[2]}.so"), end="")
     elif arguments.command == "schemas":
         return schemas()
     elif arguments.command == "scan":
@@ -65,9 +77,12 @@ def main() -> int:
 
         return report(arguments.path, arguments.all)
     else:
-        from aten_stable.build import build, flags
+        from aten_stable.build import build, flags, headers
 
-        if arguments.command == "flags":
+        if arguments.command == "torch":
+            headers(torch_folder())
+            print(torch_folder())
+        elif arguments.command == "flags":
             print(*flags(arguments.module, torch_folder()))
         else:
             print(build(arguments.module, arguments.sources, arguments.folder, torch_folder(), arguments.option))

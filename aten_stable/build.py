@@ -18,6 +18,10 @@ def write_operator_headers(torch: Path, include: Path = INCLUDE) -> None:
     if operators.is_dir():
         return
     known = through_dispatcher() | covered()
+    if not os.access(operators.parent, os.W_OK):
+        raise SystemExit(
+            f"error: {operators} is written once for the torch that is installed: run this as {operators.parent.owner()}"
+        )
     with tempfile.TemporaryDirectory(dir=operators.parent) as folder:
         for path in (torch / "include/ATen/ops").glob("*.h"):
             name = path.stem

@@ -668,6 +668,54 @@ def test_cuda_compiles(name, tmp_path):
     subprocess.run(command, check=True)
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The package as pip installs it, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("installed")
+    source = shutil.copytree(
+        ROOT / "aten_stable", folder / "source", ignore=shutil.ignore_patterns("__pycache__", "ops")
+    )
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, f"--target={folder / 'site'}", source], check=True)
+    shutil.rmtree(source)
+    return folder / "site"
+
+
+def test_the_package_is_whole(installed):
+    def files(folder):
+        found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+        return {
+            path for path in found if "__pycache__" not in path.parts and path.parts[:3] != ("include", "ATen", "ops")
+        }
+
+    assert files(ROOT / "aten_stable") - files(installed / "aten_stable") == {Path("pyproject.toml")}
+    assert files(installed / "aten_stable") <= files(ROOT / "aten_stable")
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+    for command, folder in (("include", "include"), ("cmake", "cmake")):
+        run = [sys.executable, "-m", "aten_stable", command]
+        said = subprocess.run(run, env=environment, cwd=installed, capture_output=True, text=True, check=True).stdout
+        assert said == f"{installed / 'aten_stable' / folder}\n"
+
+
+def test_cmake_builds_a_module(installed, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(theirs CXX)\nfind_package(aten_stable REQUIRED)\n"
+        "aten_stable_module(theirs theirs.added one.cpp)\n"
+    )
+    (tmp_path / "one.cpp").write_text(
+        "#include <torch/extension.h>\n#include <ATen/ops/relu.h>\n"
+        "at::Tensor one(const at::Tensor& x) { return at::relu(x) + 1; }\n"
+        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("one", &one); }\n'
+    )
+    options = [f"-DPython3_EXECUTABLE={sys.executable}", f"-Daten_stable_DIR={installed / 'aten_stable/cmake'}"]
+    subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", *options], check=True)
+    subprocess.run(["cmake", "--build", tmp_path / "build"], check=True)
+    assert torch.equal(
+        load("theirs.added", tmp_path / "build/added.py").one(torch.tensor([-1.0, 2.0])), torch.tensor([1.0, 3.0])
+    )
+    assert (installed / "aten_stable/include/ATen/ops/relu.h").is_file()
+
+
 def test_scan_tells_the_three_apart():
     found = {(line, what): (kind, instead) for line, what, kind, instead in uses((SOURCES / "windows.cpp").read_text())}
     assert {kind for kind, _ in found.values()} == {"covered", "dispatcher"}

@@ -58,12 +58,12 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   X(PyGILState_Ensure, int, ())                                               \
   X(PyGILState_Release, void, (int))
   // Objects, and variables that hold one.
-#define ATEN_STABLE_PYTHON_OBJECTS(X)                                                                     \
-  X(PyBool_Type)                                                                                          \
-  X(PyLong_Type)                                                                                          \
-  X(PyFloat_Type)                                                                                         \
-  X(PyComplex_Type) X(PyUnicode_Type) X(PyTuple_Type) X(PyList_Type) X(_Py_TrueStruct) X(_Py_FalseStruct) \
-      X(_Py_NoneStruct)
+#define ATEN_STABLE_PYTHON_OBJECTS(X) \
+  X(PyBool_Type)                      \
+  X(PyLong_Type)                      \
+  X(PyFloat_Type)                     \
+  X(PyComplex_Type)                   \
+  X(PyUnicode_Type) X(PyTuple_Type) X(PyList_Type) X(_Py_TrueStruct) X(_Py_FalseStruct) X(_Py_NoneStruct)
 #define ATEN_STABLE_PYTHON_ERRORS(X) \
   X(PyExc_RuntimeError)              \
   X(PyExc_ValueError) X(PyExc_IndexError) X(PyExc_OverflowError) X(PyExc_NotImplementedError) X(PyExc_MemoryError)
