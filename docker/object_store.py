@@ -28,6 +28,7 @@ DURATIONS, BUILDERS, PLAN = "compile:seconds", "compile:builders", "compile:plan
 STORED = re.compile(r"[0-9a-f]{40}")
 MOST_RUNS = 200  # files of durations in a folder, one of each build; more are put together
 MOST_RUN = 10_000_000  # bytes of such a file
+RUN = re.compile(r"[0-9]{20}-[0-9a-f]{8}\.json")
 PLAN_SECONDS = 24 * 3600
 
 
@@ -164,9 +165,19 @@ class Folder:
 
     def runs(self) -> list[Path]:
         """What builds have left, one file each: folders of several machines can be copied into one. Those after 400 do not count."""
+        folder = self.beside("compiles")
         with contextlib.suppress(OSError):
-            return sorted((self.path / "compiles").iterdir())[: 2 * MOST_RUNS]
+            return sorted(path for path in folder.iterdir() if RUN.fullmatch(path.name))[: 2 * MOST_RUNS]
         return []
+
+    def beside(self, name: str) -> Path:
+        """A folder beside the objects. Builds may write there, and would lead this user elsewhere by a link."""
+        folder = self.path / name
+        if folder.is_symlink():
+            raise Failure(
+                f"{folder} is a link, where a folder of the cache belongs: remove it, and look who put it there"
+            )
+        return folder
 
     def durations(self) -> dict[str, float]:
         return {name: value for run in self.runs() for name, value in numbers(read_part(run, "seconds")).items()}
@@ -178,7 +189,7 @@ class Folder:
     def keep(self, durations: dict[str, float], stored: dict[str, str] | None = None) -> None:
         if not durations and not stored:
             return
-        folder, earlier = self.path / "compiles", []
+        folder, earlier = self.beside("compiles"), []
         folder.mkdir(exist_ok=True)
         words = [f"{key} {who}" for key, who in (stored or {}).items()]
         if len(self.runs()) >= MOST_RUNS:
@@ -193,7 +204,7 @@ class Folder:
 
     def first(self, plan: str, durations: dict[str, float]) -> dict[str, float]:
         """The durations of whoever asked first, for a day: so that builders that start one after another divide alike."""
-        path = self.path / "plans" / f"{plan}.json"
+        path = self.beside("plans") / f"{plan}.json"
         path.parent.mkdir(exist_ok=True)
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > PLAN_SECONDS:

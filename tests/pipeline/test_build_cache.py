@@ -21,6 +21,8 @@ import pytest
 from common import Failure
 
 KEY = b"ccache:" + b"0a" * 20
+KEYS = ["0a" * 20, "1b" * 20]
+RUN = f"{1:020d}-{2:08x}.json"
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -174,11 +176,8 @@ def test_durations_are_kept_beside_the_objects(kind, server, tmp_path):
         shutil.rmtree(tmp_path / "objects/compiles")
         (tmp_path / "objects/compiles").mkdir()
         hostile = '{"seconds": {"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}}'
-        (tmp_path / "objects/compiles/x.json").write_text(hostile)
+        (tmp_path / "objects/compiles" / RUN).write_text(hostile)
         assert cache.durations() == {"e": 2.0}
-
-
-KEYS = ["0a" * 20, "1b" * 20]
 
 
 @pytest.mark.parametrize("kind", ["folder", "redis"])
@@ -199,6 +198,22 @@ def test_a_claim_of_others_cannot_write_to_a_terminal():
     found = object_store.claims(words)
     assert found.keys() == set(KEYS)
     assert all(who.isprintable() and len(who) <= 120 for names in found.values() for who in names)
+
+
+@pytest.mark.parametrize("name", ["compiles", "plans"])
+def test_a_link_that_a_build_left_beside_the_objects_is_not_followed(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(object_store, "MOST_RUNS", 1)
+    cache = object_store.parse(str(tmp_path / "objects"))
+    (tmp_path / "victim").mkdir()
+    for file in (RUN, "plan.json", "mine"):
+        (tmp_path / "victim" / file).write_text("mine")
+        os.utime(tmp_path / "victim" / file, (0, 0))
+    (tmp_path / "objects" / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(Failure, match="is a link, where a folder of the cache belongs"):
+        cache.keep({"x: a.o": 1.0}, {KEYS[0]: "ann"}) if name == "compiles" else cache.first("plan", {"a.o": 1.0})
+    assert {path.name: path.read_text() for path in (tmp_path / "victim").iterdir()} == dict.fromkeys(
+        (RUN, "plan.json", "mine"), "mine"
+    )
 
 
 def test_a_folder_puts_what_builds_left_together(tmp_path, monkeypatch):
@@ -283,7 +298,7 @@ def test_a_server_that_never_ends_its_answer(monkeypatch):
 
 def test_what_others_write_into_a_folder_is_no_durations(tmp_path):
     cache = object_store.parse(str(tmp_path / "objects"))
-    listed = tmp_path / "objects/compiles/x.json"
+    listed = tmp_path / "objects/compiles" / RUN
     listed.parent.mkdir()
     for nonsense in ("[" * 100_000, "[]", '{"seconds": [1], "stored": 2}'):
         listed.write_text(nonsense)
