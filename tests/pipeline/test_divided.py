@@ -283,6 +283,7 @@ def test_builders_share_the_work_by_the_durations_of_the_first(options, tmp_path
 
     for number in range(1, 4):
         objects.compile_shard(options(build, cache), number, 3)
+    objects.compile_shard(options(build, cache), 9, 9)
     assert compiled == [["long.o"], ["2.o", "4.o", "new.o"], ["0.o", "1.o", "3.o", "5.o"]]
     assert "SHARD=1/3: 1 of 8 objects, 60 s of compilers for 1 that were timed before" in capsys.readouterr().out
 
