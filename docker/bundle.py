@@ -145,15 +145,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", type=Path, nargs="?", default=ROOT / "build/inputs.tar")
     parser.add_argument("--project", type=Path, default=ROOT)
+    parser.add_argument("--pythons", default="")
+    parser.add_argument("--torches", default="")
     args = parser.parse_args()
     os.environ.pop("BUNDLE", None)  # here it names what is written
     import fetch  # not at the top: these import this module
     import project_run
 
     project = project_run.load(args.project)
-    fetch.fetch_all(project)
+    pairs = project_run.pairs(project, args.pythons, args.torches)
+    fetch.fetch_all(project, pairs)
     args.target.parent.mkdir(parents=True, exist_ok=True)
-    write(args.target, project_run.locks(project))
+    write(args.target, project_run.locks(project, pairs))
 
 
 if __name__ == "__main__":

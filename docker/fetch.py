@@ -42,7 +42,7 @@ from common import (
     replacing,
     sha256_of,
 )
-from image.project import Project
+from image.project import Pair, Project
 
 RETRY_AFTER_SECONDS = (0, 2, 10)
 STALL_SECONDS = 60  # without a byte
@@ -308,12 +308,12 @@ def fetch_set(*names: str, locks: Path = LOCKS) -> None:
         fetch_wheels(locks / f"requirements-{name}.txt", CACHE / "wheels")
 
 
-def fetch_all(project: Project) -> None:
+def fetch_all(project: Project, pairs: list[Pair]) -> None:
     fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
     fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
     import project_run  # not at the top: it imports this module
 
-    for pair in project.pairs:
+    for pair in pairs:
         project_run.fetch_locks(project, pair, "build", "test")
 
 
@@ -322,7 +322,11 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--project", type=Path, default=ROOT, help="whose locks are fetched, too")
-    fetch_all(project_run.load(parser.parse_args().project))
+    parser.add_argument("--pythons", default="")
+    parser.add_argument("--torches", default="")
+    args = parser.parse_args()
+    project = project_run.load(args.project)
+    fetch_all(project, project_run.pairs(project, args.pythons, args.torches))
 
 
 if __name__ == "__main__":

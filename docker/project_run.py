@@ -147,8 +147,8 @@ def network_library() -> Path:
     return library
 
 
-def locks(project: Project) -> list[Path]:
-    return [project.lock(kind, pair) for pair in project.pairs for kind in ("build", "test")]
+def locks(project: Project, pairs: list[Pair]) -> list[Path]:
+    return [project.lock(kind, pair) for pair in pairs for kind in ("build", "test")]
 
 
 def host_interpreter(pair: Pair) -> Path:

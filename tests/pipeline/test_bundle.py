@@ -62,6 +62,38 @@ def test_a_projects_own_lock_is_bundled(locks, tmp_path, monkeypatch):
     assert (tmp_path / "empty/softclip-2.0-py3-none-any.whl").read_bytes() == other
 
 
+def test_the_locks_of_pairs_that_were_asked_for_are_bundled(locks, tmp_path, monkeypatch):
+    """PYTHONS and TORCHES choose pairs that the project's own table does not name: each has locks of its own."""
+    import project_run
+
+    folder, found = tmp_path / "project", tmp_path / "project-wheels"
+    for path in (folder / "locks", found):
+        path.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text("")
+    for suffix, content in (("", b"for 3.11"), ("-cp313-torch2.13.0", b"for 3.13")):
+        line = f"softclip==2.0 --hash=sha256:{hashlib.sha256(content).hexdigest()}\n"
+        for kind in ("build", "test"):
+            (folder / f"locks/requirements-{kind}{suffix}.txt").write_text(line)
+        python = "cp313" if suffix else "cp311"
+        (found / f"softclip-2.0-{python}-{python}-linux_x86_64.whl").write_bytes(content)
+    monkeypatch.setattr(project_run, "WHEELS", found)
+    monkeypatch.setattr(project_run, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(fetch, "fetch_debian_set", lambda *_: None)
+    monkeypatch.setattr(fetch, "fetch_set", lambda *_: None)
+    target = tmp_path / "inputs.tar"
+    monkeypatch.setattr("sys.argv", ["bundle.py", str(target), f"--project={folder}", "--pythons=3.11 3.13", "--torches=2.13.0"])  # fmt: skip
+    bundle.main()
+    with tarfile.open(target) as tar:
+        assert {"wheels/softclip-2.0-cp311-cp311-linux_x86_64.whl", "wheels/softclip-2.0-cp313-cp313-linux_x86_64.whl"} < {*tar.getnames()}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["fetch", "bundle"])
+def test_make_passes_the_pairs_on(root, target):
+    command = ["make", "-n", target, "PROJECT=x", "PYTHONS=3.11 3.13", "TORCHES=2.13.0"]
+    said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    assert '--project "x" --pythons "3.11 3.13" --torches "2.13.0"' in said
+
+
 def archive(path, members, manifest=None):
     """An archive by hand: {name: bytes, or a link's target}."""
     lines = [f"{SHA256[DEB]} {len(DEB)} debian/hello_1_amd64.deb", f"{SHA256[WHEEL]} {len(WHEEL)} wheels/hello_world-1.0-py3-none-any.whl"]  # fmt: skip
