@@ -30,7 +30,9 @@ OF_TORCH = re.compile(
     r"lib(torch|torch_cpu|torch_cuda|torch_python|c10|c10_cuda|shm)\.so"
     r"|lib(cudart|cublas|cublasLt|cusparse|cusolver|curand|cufft|cudnn\w*|nvrtc|nvJitLink|nccl|cupti|cuda)\.so(\.\d+)*"
 )
-EVERYWHERE = ALLOWED_LIBRARIES | {"libstdc++.so.6", "libgomp.so.1", "libz.so.1", "libutil.so.1"}
+EVERYWHERE = ALLOWED_LIBRARIES | {"libstdc++.so.6", "libgomp.so.1", "libz.so.1"} | {
+    "libutil.so.1", "libresolv.so.2", "libanl.so.1", "libmvec.so.1",  # glibc's, too; the last one for loops under -ffast-math
+}  # fmt: skip
 PINNED = re.compile(r"torch\s*==\s*([0-9][0-9.]*)")
 
 

@@ -190,6 +190,16 @@ def test_other_peoples_projects_may_use_openmp(wheel, library):
     assert check_wheel.check(path, any_files=True)[0] == []
 
 
+@pytest.mark.parametrize(("tagged", "problems"), [("2_28", 0), ("2_17", 1)])
+def test_glibcs_vector_mathematics_is_on_every_system_of_the_tag(wheel, library, tagged, problems):
+    """What -ffast-math makes of exp() in a loop. libmvec is part of glibc from 2.22 on."""
+    body = library({"_ZGVbN2v_exp": ("libmvec.so.1", "GLIBC_2.22")})
+    path = wheel({"customops/_cpu.so": body}, tag=f"cp311-cp311-manylinux_{tagged}_x86_64")
+    said = [line for line in torch_pinned.check(path, 40)[0] if "libmvec" in line]
+    assert len(said) == problems, said
+    assert all(line.startswith("symbol: customops/_cpu.so needs GLIBC_2.22 of libmvec.so.1, newer than") for line in said)
+
+
 @pytest.mark.parametrize("name", ["other/a.o", "other/__pycache__/a.py", "build/lib/a.py", "setup.py"])
 def test_what_a_build_left_behind(wheel, name):
     assert check_wheel.check(wheel({name: b"x"}), any_files=True)[0] == [f"file: {name} does not belong in the wheel"]
