@@ -121,7 +121,7 @@ format:  ## lint, fixing what can be fixed
 	$(RUN) docker/lint.py --fix
 
 lock:  ## PROJECT=...: lock its requirements; otherwise every lock file (Debian or Ubuntu machine)
-	$(RUN) $(if $(filter .,$(PROJECT)),docker/lock.py,docker/lock_project.py --engine "$(ENGINE)" $(PAIRS))
+	$(RUN) $(if $(filter .,$(PROJECT)),docker/lock.py,docker/lock_project.py --engine "$(ENGINE)" --variant "$(VARIANT)" $(PAIRS))
 
 clean:  ## remove build products; downloads and images stay
 	rm -rf build dist *.egg-info .cache/out .cache/source .cache/tmp .pytest_cache .ruff_cache

@@ -19,10 +19,13 @@ from pathlib import Path
 
 import children
 import engine as engines
+import host_build
+import images
 import interpreters
 import project_run
 import pythons
 from common import LOCKS, ROOT, Failure, main_guard, pip_target, read_requirements, replacing
+from image import architectures
 from image.project import Pair, Project
 from strict import one_line
 
@@ -214,15 +217,22 @@ def installed_by(project: Project, commands: list[str], what: str) -> list[str]:
     return found
 
 
-def lock(project: Project, pair: Pair, engine: str) -> None:
+def compilers(project: Project, engine: str, variant: str) -> dict[str, str]:
+    """What tells setup.py where CUDA's compiler is: with VARIANT=cuda, the backend is asked where it will build."""
+    base = host_build.host_variant(variant) if engine == "host" else {"CUSTOMOPS_VARIANT": variant}
+    return architectures.cuda_variables(project.table, base)
+
+
+def lock(project: Project, pair: Pair, engine: str, variant: str = "cpu") -> None:
     settings = project_run.settings_of(project, pair)
     wanted, asked = [*project.build_requires, *installed_by(project, settings["before_build"], "before-build")], None
+    variables = compilers(project, engine, variant) | settings["environment"]
     if any(map(TORCH.match, wanted)):
         wanted = [*wanted, *WITH_TORCH]
     while True:
         items = resolve(wanted, pair)
         write(project.lock("build", pair), items, pair, project.inputs_digest(pair), project.folder == ROOT)
-        asked = project_run.ask_backend(project, pair, engine, settings["environment"])
+        asked = project_run.ask_backend(project, pair, engine, variables, variant)
         extra = asked.get("requires", [])
         if missing := asked.get("missing"):
             if missing not in KNOWN_MODULES:
@@ -326,10 +336,12 @@ def extras_of(project: Project, extras: list[str], metadata: list[str]) -> list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--engine", default="auto")
+    parser.add_argument("--variant", default="cpu", help="cuda: setup.py asks for CUDA's compiler")
     parser.add_argument("--project", type=Path, default=ROOT)
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
     args = parser.parse_args()
+    images.check_choices(args.variant, "debian")
     project = project_run.load(args.project)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
@@ -337,7 +349,7 @@ def main() -> None:
     pythons.check_all(pairs, engine)
     for pair in pairs:
         with all_or_nothing(project.lock("build", pair), project.lock("test", pair)):
-            lock(project, pair, engine)
+            lock(project, pair, engine, args.variant)
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ def settings_of(project: Project, pair: Pair) -> dict:
     return json.loads(run.stdout)
 
 
-def ask_backend(project: Project, pair: Pair, engine: str, variables: dict[str, str]) -> dict:
+def ask_backend(project: Project, pair: Pair, engine: str, variables: dict[str, str], variant: str = "cpu") -> dict:
     """What the project's build backend requires beyond its lock so far: its own code, run without a network."""
     fetch_lock(project.lock("build", pair), pair, project)
     source = fresh_folder("asked") / "source"
@@ -212,17 +212,21 @@ def ask_backend(project: Project, pair: Pair, engine: str, variables: dict[str, 
     if engine == "host":
         folder = make_environment(project, "build", pair, engine, "")
         preload = {"LD_PRELOAD": str(library)} if (library := network_library()).exists() else {}
-        env = variables | environment(folder / "bin", PYTHONPATH=str(folder), NETWORK_LOG=str(attempts), **preload)
+        nvcc = [Path(variables["CUDA_HOME"], "bin")] if "CUDA_HOME" in variables else []
+        env = variables | environment(
+            folder / "bin", *nvcc, PYTHONPATH=str(folder), NETWORK_LOG=str(attempts), **preload
+        )
         command = [host_interpreter(pair), IMAGE_SCRIPTS / "ask_backend.py", source]
         run = children.run(command, env=env, check=False, text=True, stdout=subprocess.PIPE)
     else:
-        images.fetch_inputs("cpu")
-        image = images.ensure(engine, "cpu", "debian")["build"]
+        images.fetch_inputs(variant)
+        image = images.ensure(engine, variant, "debian")["build"]
         python = pythons.mounts(engine, image, pair)
         folder = make_environment(project, "build", pair, engine, image, python)
         mounts = (f"--volume={source}:/source", f"--volume={attempts}:/network", f"--volume={folder}:/environment:ro",
                   "--env=PYTHONPATH=/environment", "--env=LD_PRELOAD=/opt/customops/network.so", "--env=NETWORK_LOG=/network")  # fmt: skip
-        script = ('export PATH=/environment/bin:$PATH; exec "$@"', "sh", f"/opt/python/{pair.interpreter}/bin/python")
+        path = "/environment/bin${CUDA_HOME:+:$CUDA_HOME/bin}:$PATH"
+        script = (f'export PATH={path}; exec "$@"', "sh", f"/opt/python/{pair.interpreter}/bin/python")
         settings = (f"--env={name}={value}" for name, value in variables.items())
         run = children.run_container(
             engine, image, "sh", "-c", *script, "/opt/customops/ask_backend.py", "/source",

@@ -1,6 +1,8 @@
 """GPU architectures as CUDA_ARCHS and a project's table name them, such as `90 8.0+PTX cuda13:100`, and what they are to torch."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 # What the locked compilers know (nvcc --list-gpu-code).
 KNOWN = {
@@ -42,3 +44,18 @@ def one_spelling(wanted: str) -> str:
 def torch_list(wanted: str) -> str:
     """TORCH_CUDA_ARCH_LIST: `90+PTX cuda13:10.0` is 9.0+PTX;10.0."""
     return ";".join(dict.fromkeys(f"{major}.{minor}{suffix}{ptx}" for _, major, minor, suffix, ptx in parse(wanted)))
+
+
+def cuda_variables(table: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
+    """What torch's CUDAExtension, CMake and setup.py files look at. No GPU is asked for.
+
+    table: of the project. base: the variables of the build.
+    """
+    if base.get("CUSTOMOPS_VARIANT") != "cuda":
+        return {"FORCE_CUDA": "0"}
+    home = base.get(f"CUDA{table['cuda']}_HOME") or f"/opt/cuda{table['cuda']}"
+    variables = {"CUDA_HOME": home, "CUDA_PATH": home, "CUDACXX": f"{home}/bin/nvcc", "FORCE_CUDA": "1"}
+    wanted = base.get("CUDA_ARCHS") or table["cuda-archs"]
+    if wanted and not base.get("TORCH_CUDA_ARCH_LIST"):
+        variables["TORCH_CUDA_ARCH_LIST"] = torch_list(wanted)
+    return variables

@@ -67,18 +67,6 @@ def environment_folder(project: Project, kind: str, pair: Pair, work: Path) -> P
     return target
 
 
-def cuda_variables(project: Project, base: dict[str, str]) -> dict[str, str]:
-    """What torch's CUDAExtension, CMake and setup.py files look at. No GPU is asked for."""
-    if base.get("CUSTOMOPS_VARIANT") != "cuda":
-        return {"FORCE_CUDA": "0"}
-    home = base.get(f"CUDA{project.table['cuda']}_HOME") or f"/opt/cuda{project.table['cuda']}"
-    variables = {"CUDA_HOME": home, "CUDA_PATH": home, "CUDACXX": f"{home}/bin/nvcc", "FORCE_CUDA": "1"}
-    wanted = base.get("CUDA_ARCHS") or project.table["cuda-archs"]
-    if wanted and not base.get("TORCH_CUDA_ARCH_LIST"):
-        variables["TORCH_CUDA_ARCH_LIST"] = architectures.torch_list(wanted)
-    return variables
-
-
 def linker(python: Path) -> dict[str, str]:
     """LDSHARED without search paths: a Python that was built from source (pyenv) puts its own folder into every library."""
     code = "import sysconfig; print(sysconfig.get_config_var('LDSHARED'))"
@@ -90,7 +78,7 @@ def linker(python: Path) -> dict[str, str]:
 def build_variables(project: Project, source: Path, environment: Path, python: Path, log: Path) -> dict[str, str]:
     base = {k: v for k, v in os.environ.items() if not k.startswith(("BUILD_", "PYTHON", "PIP_"))}
     maps = f"-ffile-prefix-map={source}=. -ffile-prefix-map={environment.resolve()}=environment"
-    cuda, cross = cuda_variables(project, base), target.variables(python)
+    cuda, cross = architectures.cuda_variables(project.table, base), target.variables(python)
     path = [environment / "bin", python.parent, *([Path(cuda["CUDA_HOME"], "bin")] if "CUDA_HOME" in cuda else [])]
     # First ours, which corrects what libfaketime makes of a sleep.
     preload = [word for word in (str(NETWORK) if NETWORK.exists() else "", base.get("LD_PRELOAD")) if word]

@@ -81,6 +81,12 @@ ABSENT = (
 REMEDIES = [
     (re.compile(pattern), remedy)
     for pattern, remedy in (
+        (r"CUDA_HOME environment variable is not set|No such file or directory: '(?:\S*/)?nvcc'",
+         "setup.py asks for CUDA's compiler: VARIANT=cuda, for `make lock PROJECT=...` as for `make wheel PROJECT=...`"),
+        (r"detected CUDA version \([\d.]+\) mismatches the version that was used to compile\s+PyTorch \((\d+)\.",
+         'the locked torch is for CUDA {0}: cuda = "{0}" in [tool.customops-build]'),
+        (r"fatal error: c10/cuda/impl/cuda_cmake_macros\.h",
+         "the locked torch is built without CUDA: choose torches in [tool.customops-build] that pip finds with it, then `make lock PROJECT=... VARIANT=cuda`"),
         (r"No matching distribution found for (\S+)",
          "pip was to install {0}, and a build has no network: name it in build-requires of [tool.customops-build], then `make lock PROJECT=...`"),
         (r"Could not open requirements file: .*?'([^']+)'", "{0} is not in the project: bring it, or leave it out of [tool.cibuildwheel]"),

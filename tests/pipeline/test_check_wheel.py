@@ -197,7 +197,9 @@ def test_glibcs_vector_mathematics_is_on_every_system_of_the_tag(wheel, library,
     path = wheel({"customops/_cpu.so": body}, tag=f"cp311-cp311-manylinux_{tagged}_x86_64")
     said = [line for line in torch_pinned.check(path, 40)[0] if "libmvec" in line]
     assert len(said) == problems, said
-    assert all(line.startswith("symbol: customops/_cpu.so needs GLIBC_2.22 of libmvec.so.1, newer than") for line in said)
+    assert all(
+        line.startswith("symbol: customops/_cpu.so needs GLIBC_2.22 of libmvec.so.1, newer than") for line in said
+    )
 
 
 @pytest.mark.parametrize("name", ["other/a.o", "other/__pycache__/a.py", "build/lib/a.py", "setup.py"])

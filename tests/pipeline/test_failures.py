@@ -50,6 +50,18 @@ def test_nvcc(capsys):
             [],
             "killed, most likely for memory: MAX_JOBS=1",
         ),
+        ("OSError: CUDA_HOME environment variable is not set.", [], "setup.py asks for CUDA's compiler: VARIANT=cuda"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'", [], "VARIANT=cuda"),
+        (
+            "RuntimeError:\nThe detected CUDA version (13.0) mismatches the version that was used to compile\nPyTorch (12.8). Please",
+            [],
+            'the locked torch is for CUDA 12: cuda = "12" in [tool.customops-build]',
+        ),
+        (
+            "c10/cuda/CUDAMacros.h:8:10: fatal error: c10/cuda/impl/cuda_cmake_macros.h: No such file or directory",
+            [],
+            "the locked torch is built without CUDA: choose torches",
+        ),
         ("something else", [], "the project's build backend failed, see above; `make shell PROJECT=...` opens"),
         (
             "ERROR: No matching distribution found for cython<4",

@@ -267,6 +267,32 @@ def test_a_backend_that_answers_nonsense_is_one_line(project, monkeypatch, tmp_p
         project_run.ask_backend(loaded, loaded.pairs[0], "host", {})
 
 
+@pytest.mark.parametrize(("variant", "homes"), [("cuda", ["/opt/cuda12"]), ("cpu", [])])
+def test_setup_py_is_asked_where_cudas_compiler_is(project, monkeypatch, tmp_path, variant, homes):
+    """torch's CUDAExtension looks for CUDA_HOME before anything is compiled."""
+    found, asked = project('[tool.customops-build]\ncuda = "12"\n'), []
+    (pair,) = found.pairs
+
+    def container(engine, image, *command, options=(), **_):
+        asked.append((image, command, options))
+        return subprocess.CompletedProcess([], 0, '{"requires": [], "dependencies": []}\n')
+
+    (tmp_path / "cache/asked").mkdir(parents=True)
+    monkeypatch.setattr(common, "CACHE", tmp_path / "cache")
+    for name in ("fetch_lock", "stage", "make_environment"):
+        monkeypatch.setattr(project_run, name, lambda *_: None)
+    monkeypatch.setattr(project_run.images, "fetch_inputs", lambda *_: None)
+    monkeypatch.setattr(project_run.images, "ensure", lambda engine, which, base: {"build": f"image:{which}"})
+    monkeypatch.setattr(project_run.children, "run_container", container)
+    project_run.ask_backend(found, pair, "docker", lock_project.compilers(found, "docker", variant), variant)
+    ((image, (_, _, script, *_), options),) = asked
+    assert image == f"image:{variant}"
+    assert [o.removeprefix("--env=CUDA_HOME=") for o in options if o.startswith("--env=CUDA_HOME=")] == homes
+    env = {"PATH": "/usr/bin:/bin"} | dict.fromkeys(["CUDA_HOME"] * len(homes), "".join(homes))
+    path = subprocess.check_output(["sh", "-c", script, "sh", "printenv", "PATH"], env=env, text=True).strip()
+    assert path == ":".join(["/environment/bin", *(f"{home}/bin" for home in homes), "/usr/bin:/bin"])
+
+
 def test_a_lock_that_cannot_be_completed_leaves_the_old_ones(project, monkeypatch):
     """The lock of the build is written before the backend is asked; the one of the tests, after that."""
     found = project('[build-system]\nrequires = ["setuptools"]\n')

@@ -70,6 +70,12 @@ def test_what_a_symbol_decides(report, wheel, library, needs, axis, expected, wh
     assert any(why in cell["why"] for cell in found["works_on"][axis].values()), found["works_on"][axis]
 
 
+def test_a_torch_that_brings_what_a_library_needs_is_named_with_it(report, wheel, library):  # noqa: F811
+    row = report(wheel({"customops/_gpu.so": library({"f": ("libc10_cuda.so", None)})}))["works_on"]["torch build"]
+    assert row["CUDA 13"] == {"verdict": "works", "why": "it brings libc10_cuda.so, which customops/_gpu.so needs"}
+    assert report(wheel())["works_on"]["torch build"]["CUDA 13"]["why"] == "nothing of CUDA is asked of torch"
+
+
 def test_metadata_decides(report, wheel):  # noqa: F811
     text = "Metadata-Version: 2.4\nName: customops\nVersion: 0.1.0\nRequires-Python: >=3.12\nRequires-Dist: torch==2.13.0\n"
     found = report(wheel({"customops-0.1.0.dist-info/METADATA": text.encode()}))

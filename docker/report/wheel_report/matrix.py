@@ -135,16 +135,20 @@ def torch(wheel: Wheel, version: str) -> Cell:
     return each(wheel, judge, Cell(WORKS, "no symbol of torch"))
 
 
+OF_CUDA = ("torch with CUDA", "CUDA")
+
+
 def torch_build(wheel: Wheel, build: str) -> Cell:
     def judge(library: Library) -> Cell | None:
         for name in library.needed:
             who = needs.provider(wheel, library, name)
-            if build == "CPU" and who in ("torch with CUDA", "CUDA"):
+            if build == "CPU" and who in OF_CUDA:
                 return Cell(FAILS, f"{library.name} needs {name}")
         for major, name in needs.cuda_majors(wheel, library).items():
             if build != "CPU" and build != f"CUDA {major}":
                 return Cell(FAILS, f"{library.name} needs {name}")
-        return None
+        brought = next((name for name in library.needed if needs.provider(wheel, library, name) in OF_CUDA), None)
+        return Cell(WORKS, f"it brings {brought}, which {library.name} needs") if brought else None
 
     return each(wheel, judge, Cell(WORKS, "nothing of CUDA is asked of torch"))
 
