@@ -31,7 +31,7 @@ ALLOWED_LIBRARIES = {
 OPENMP = "libgomp.so.1"
 # What a process has one of. The loader would give a wheel's library of such a name, or soname, to everybody who needs the real one.
 ONE_OF_A_PROCESS = re.compile(
-    r"lib(c|m|dl|rt|pthread|gcc_s|util|stdc\+\+|cuda|nvidia-[\w-]+|python3[.\d]*t?|c10|c10_cuda|shm"
+    r"lib(c|m|mvec|dl|rt|pthread|resolv|anl|gcc_s|util|stdc\+\+|cuda|nvidia-[\w-]+|python3[.\d]*t?|c10|c10_cuda|shm"
     r"|torch(_cpu|_cuda|_cuda_linalg|_python|_global_deps)?)\.so(\.\d+)*|ld-linux\S*"
 )
 # What we link needs no newer glibc than this, although manylinux_2_28 would allow 2.28.
