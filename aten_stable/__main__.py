@@ -49,13 +49,15 @@ def main() -> int:
     for name, text in (
         ("flags", "compiler flags for a module"),
         ("face", "the text of the Python file in front of a library that another build system makes"),
-        ("build", "compile C++ sources into a module"),
+        ("build", "compile C++ and CUDA sources into a module"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("module", help="what Python imports: theirs._C")
         if name == "build":
             command.add_argument("sources", nargs="+", type=Path)
             command.add_argument("--folder", type=Path, default=Path(), help="where theirs/_C.py goes (default: here)")
+            cuda = "a toolkit and architectures: /opt/cuda13:90,100+PTX; one library for each toolkit"
+            command.add_argument("--cuda", action="append", default=[], help=cuda)
             command.add_argument("--option", action="append", default=[], help="for the compiler: --option=-fopenmp")
     scan = commands.add_parser("scan", help="what sources use: covered, through the dispatcher, uncovered")
     scan.add_argument("path", type=Path, help="a file or a folder")
@@ -77,7 +79,7 @@ def main() -> int:
 
         return report(arguments.path, arguments.all)
     else:
-        from aten_stable.build import build, flags, headers
+        from aten_stable.build import build, flags, headers, toolkit
 
         if arguments.command == "torch":
             headers(torch_folder())
@@ -85,7 +87,8 @@ def main() -> int:
         elif arguments.command == "flags":
             print(*flags(arguments.module, torch_folder()))
         else:
-            print(build(arguments.module, arguments.sources, arguments.folder, torch_folder(), arguments.option))
+            cuda = tuple(map(toolkit, arguments.cuda))
+            print(build(arguments.module, arguments.sources, arguments.folder, torch_folder(), arguments.option, cuda))
     return 0
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from aten_stable import INCLUDE
 from aten_stable.face import write_face
@@ -63,23 +64,102 @@ def flags(module: str, torch: Path) -> list[str]:
     ]
 
 
-def build(module: str, sources: list[Path], folder: Path, torch: Path, options: list[str]) -> Path:
-    """Writes folder/<module's path>.py and the library beside it; returns the library."""
+class Toolkit(NamedTuple):
+    """A CUDA toolkit, and what to compile for: ("90", "90+PTX")."""
+
+    home: Path
+    architectures: tuple[str, ...]
+
+    @property
+    def nvcc(self) -> Path:
+        return self.home / "bin/nvcc"
+
+    def major(self) -> int:
+        said = subprocess.check_output([self.nvcc, "--version"], text=True)
+        return int(re.search(r"release (\d+)", said)[1])
+
+    def libraries(self) -> Path:
+        """The folder of the static runtime."""
+        for name in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+            if (self.home / name / "libcudart_static.a").is_file():
+                return self.home / name
+        raise SystemExit(f"error: {self.home} has no libcudart_static.a: the CUDA runtime is linked statically")
+
+    def gencode(self) -> list[str]:
+        flags = []
+        for entry in self.architectures:
+            number = entry.removesuffix("+PTX")
+            code = f"[sm_{number},compute_{number}]" if entry.endswith("+PTX") else f"sm_{number}"
+            flags.append(f"-gencode=arch=compute_{number},code={code}")
+        return flags
+
+
+def toolkit(text: str) -> Toolkit:
+    """FOLDER:ARCHITECTURES, as in /opt/cuda13:90,100+PTX."""
+    folder, _, wanted = text.rpartition(":")
+    if not folder or not re.fullmatch(r"\d{2,3}(\+PTX)?(,\d{2,3}(\+PTX)?)*", wanted):
+        raise SystemExit(f"error: --cuda {text}: write FOLDER:ARCHITECTURES, such as /opt/cuda13:90,100+PTX")
+    found = Toolkit(Path(folder), tuple(wanted.split(",")))
+    if not found.nvcc.is_file():
+        raise SystemExit(f"error: --cuda {text}: {found.nvcc} does not exist")
+    return found
+
+
+def run(command: list) -> None:
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit("error: the compiler failed; `python -m aten_stable scan` lists what is not covered")
+
+
+def link(sources: list[Path], library: Path, common: list[str], torch: Path, cuda: Toolkit | None) -> None:
+    """One library of all sources. With a toolkit it holds the CUDA runtime, hidden."""
+    compiler = os.environ.get("CXX", "c++")
+    host = [compiler, *common, "-fPIC", "-fvisibility=hidden"]
+    libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
+    with tempfile.TemporaryDirectory() as work:
+        inputs: list[Path] = []
+        for number, source in enumerate(sources):
+            if source.suffix != ".cu":
+                inputs.append(source)
+                continue
+            inputs.append(Path(work, f"{number}.o"))
+            own = [*cuda.gencode(), "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Xfatbin=-compress-all"]
+            hidden = "-Xcompiler=-fPIC,-fvisibility=hidden"
+            run([cuda.nvcc, f"-ccbin={compiler}", *common, *own, hidden, "-c", source, "-o", inputs[-1]])
+        if cuda:
+            host.append(f"-I{cuda.home / 'include'}")
+            libraries += [f"-L{cuda.libraries()}", "-lcudart_static", "-lrt", "-lpthread", "-Wl,--exclude-libs,ALL"]
+        run([*host, "-shared", *inputs, *libraries, "-o", library])
+
+
+def build(
+    module: str, sources: list[Path], folder: Path, torch: Path, options: list[str], cuda: tuple[Toolkit, ...] = ()
+) -> Path:
+    """Writes folder/<module's path>.py and the library beside it; returns the library.
+
+    With CUDA toolkits, one library for each of them, of which Python's file takes the one for the driver; returns the last.
+    """
     for part in module.split("."):
         if not part.isidentifier():
             raise SystemExit(f"error: {module} is no name of a module: write, for example, theirs._C")
     for source in sources:
         if not source.is_file():
             raise SystemExit(f"error: {source} does not exist")
-        if source.suffix == ".cu":
-            raise SystemExit(f"error: {source}: CUDA is compiled by your own nvcc: see `python -m aten_stable flags`")
+        if source.suffix == ".cu" and not cuda:
+            raise SystemExit(f"error: {source}: name a CUDA toolkit: --cuda /opt/cuda13:90,100+PTX")
     face = folder.joinpath(*module.split(".")).with_suffix(".py")
     face.parent.mkdir(parents=True, exist_ok=True)
-    library = face.with_name(f"lib{face.stem}.so")
-    libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
-    command = [os.environ.get("CXX", "c++"), *flags(module, torch), "-O2", "-fPIC", "-fvisibility=hidden", "-shared"]
-    result = subprocess.run([*command, *options, *sources, *libraries, "-o", library], check=False)
-    if result.returncode:
-        raise SystemExit("error: the compiler failed; `python -m aten_stable scan` lists what is not covered")
-    write_face(face, library.name)
+    common = [*flags(module, torch), "-O2", *options]
+    if not cuda:
+        library = face.with_name(f"lib{face.stem}.so")
+        link(sources, library, common, torch, None)
+        write_face(face, library.name)
+        return library
+    names = {}
+    for one in sorted(cuda, key=Toolkit.major):
+        if 1000 * one.major() in names:
+            raise SystemExit(f"error: --cuda {one.home}: a second toolkit of CUDA {one.major()}: one of each version")
+        library = face.with_name(f"lib{face.stem}.cuda{one.major()}.so")
+        link(sources, library, common, torch, one)
+        names[1000 * one.major()] = library.name
+    write_face(face, names[min(names)], names)
     return library

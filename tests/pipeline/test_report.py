@@ -111,7 +111,9 @@ def test_a_driver_knows_the_gpus_that_came_before_it(report, wheel, library, arc
     """Machine code alone, for GPUs that came in the middle of CUDA 12: an older driver of that CUDA cannot run it."""
     code = device(library, [(2, architecture, True) for architecture in architectures])
     row = verdicts(report(wheel({"customops/_gpu.so": code})), "CUDA driver")
-    assert [driver for driver, verdict in row.items() if verdict == "works"] == [d for d in row if int(d) >= int(oldest)]
+    assert [driver for driver, verdict in row.items() if verdict == "works"] == [
+        d for d in row if int(d) >= int(oldest)
+    ]
 
 
 def test_libraries_that_differ_by_a_number_are_alternatives(report, wheel, library):  # noqa: F811

@@ -28,7 +28,8 @@ SOURCES = Path(__file__).with_name("aten_stable")
 TORCH = Path(torch.__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from aten_stable.build import build, flags  # noqa: E402
+from aten_stable.build import build, flags, toolkit  # noqa: E402
+from aten_stable.face import face  # noqa: E402
 from aten_stable.scan import header, table, uses  # noqa: E402
 
 PROJECTS = ("windows", "options", "registered", "numbers", "functions", "draws")
@@ -650,22 +651,60 @@ def test_mistakes_are_errors_with_words(tmp_path):
         assert f"{source}:{line}:" in result.stderr, words
 
 
-@pytest.mark.parametrize("name", ["blend.cu", "noise.cu"])
-def test_cuda_compiles(name, tmp_path):
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("nvcc is not on the PATH")
-    command = [
-        nvcc,
-        *flags("theirs._C", TORCH),
-        "-arch=sm_90",
-        "--expt-relaxed-constexpr",
-        "-c",
-        SOURCES / name,
-        "-o",
-        tmp_path / "blend.o",
-    ]
-    subprocess.run(command, check=True)
+def toolkits():
+    """CUDA homes of this machine, one for each version."""
+    found = {}
+    for home in (
+        os.environ.get("CUDA12_HOME"),
+        os.environ.get("CUDA13_HOME"),
+        os.environ.get("CUDA_HOME"),
+        "/usr/local/cuda",
+    ):
+        if home and Path(home, "bin/nvcc").is_file():
+            one = toolkit(f"{home}:90")
+            found.setdefault(one.major(), one)
+    return tuple(found.values())
+
+
+@pytest.mark.parametrize("name", ["blend", "noise"])
+def test_cuda_sources_become_a_library_for_each_toolkit(name, tmp_path):
+    """There is no GPU: that the library loads, has its runtime within, and its checks speak."""
+    found = toolkits()
+    if not found:
+        pytest.skip("no CUDA toolkit in CUDA12_HOME, CUDA13_HOME, CUDA_HOME or /usr/local/cuda")
+    build(f"theirs.{name}", [SOURCES / f"{name}.cu"], tmp_path, TORCH, [], found)
+    libraries = sorted(path.name for path in (tmp_path / "theirs").glob("*.so"))
+    assert libraries == sorted(f"lib{name}.cuda{one.major()}.so" for one in found)
+    for library in libraries:
+        needed = subprocess.run(
+            ["readelf", "-d", tmp_path / "theirs" / library], capture_output=True, text=True, check=True
+        )
+        assert not re.search(r"NEEDED.*(cuda|libc10|torch_python)", needed.stdout)
+        symbols = subprocess.run(
+            ["nm", "-D", "--defined-only", tmp_path / "theirs" / library], capture_output=True, text=True, check=True
+        )
+        assert not re.search(r"\bcuda\w+$", symbols.stdout, re.MULTILINE)
+    module = load(f"theirs.{name}", tmp_path / f"theirs/{name}.py")
+    assert module._library(0) == libraries[0]
+    arguments = [torch.ones(2)] * (2 if name == "blend" else 1)
+    with pytest.raises(RuntimeError, match="must be a CUDA tensor"):
+        getattr(module, name)(*arguments)
+
+
+def test_the_driver_decides_which_library(windows, monkeypatch):
+    module = windows[1]
+    assert module._library(13000) == "libwindows.so"
+    monkeypatch.setattr(module, "BY_DRIVER", {12000: "old", 13000: "new"})
+    assert [module._library(driver) for driver in (0, 11080, 12000, 12090, 13000, 14020)] == ["old"] * 4 + ["new"] * 2
+    assert module._driver() >= 0
+    text = face("libx.so", {12000: "old", 13000: "new"})
+    assert "\nBY_DRIVER = {12000: 'old', 13000: 'new'}\n" in text
+
+
+@pytest.mark.parametrize("text", ["/opt/cuda13", "/opt/cuda13:", "/opt/cuda13:sm_90", "/nowhere:90"])
+def test_what_a_toolkit_is(text):
+    with pytest.raises(SystemExit, match=f"error: --cuda {text}: "):
+        toolkit(text)
 
 
 @pytest.fixture(scope="module")

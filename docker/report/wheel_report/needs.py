@@ -111,7 +111,9 @@ def driver(wheel: Wheel, library: Library) -> Iterator[Floor]:
     if newest_only and all(newest_only):
         oldest = min(images, key=lambda image: GPU_RELEASES[image.architecture])
         release = GPU_RELEASES[oldest.architecture]
-        yield Floor((DRIVERS[release],), f"sm_{oldest.architecture} of CUDA {release[0]}.{release[1]} in {library.name}")
+        yield Floor(
+            (DRIVERS[release],), f"sm_{oldest.architecture} of CUDA {release[0]}.{release[1]} in {library.name}"
+        )
     for major in {release[0] for release in releases}:
         if known := DRIVERS.get((major, 0)):
             yield Floor((known,), f"device code of CUDA {major} in {library.name}")
