@@ -254,6 +254,13 @@ def build_times() -> str:
     return f"{table(['`make wheel VARIANT=cuda`', 'machine', 'takes'], lines, right=2)}\n\nNine GPU architectures, {facts['date']}."
 
 
+def shared_objects() -> str:
+    """What a build with CACHE finds after another: one that was killed, or parts on several machines."""
+    facts = results.recorded("farm")
+    lines = [[row["what"], f"{row['objects']}", f"{row['found']}", f"{row['compiled']}"] for row in facts["rows"]]
+    return f"{table(['', 'objects', 'found', 'compiled and stored'], lines)}\n\nA CMake project, {facts['date']}."
+
+
 # What a library takes from others decides how many wheels serve everybody: (symbols of torch, symbols of CPython).
 WHEELS = {
     (True, True): "one for each CPython and torch",
@@ -305,4 +312,5 @@ BLOCKS = {
     "counters": counters,
     "build-times": build_times,
     "ports": ports,
+    "shared-objects": shared_objects,
 }
