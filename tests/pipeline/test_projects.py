@@ -38,7 +38,7 @@ in_one_or_on_demand = pytest.mark.parametrize(
 def cache(tmp_path_factory):
     """What is downloaded and installed is shared; what a run writes is not."""
     own, root = tmp_path_factory.mktemp("cache"), images.ROOT
-    for name in ("debian", "wheels", "venv", "project-wheels", "environments"):
+    for name in ("debian", "wheels", "venv", "project-wheels", "environments", "pythons"):
         (root / ".cache" / name).mkdir(parents=True, exist_ok=True)
         (own / name).symlink_to(root / ".cache" / name)
     return own
@@ -46,14 +46,14 @@ def cache(tmp_path_factory):
 
 @pytest.fixture
 def factory(root, cache, tmp_path):
-    """factory(script, project, engine) -> the finished process; the project is a copy, in `factory.project`."""
+    """factory(script, project, engine, *options) -> the finished process; the project is a copy, in `factory.project`."""
 
-    def run(script, name, where):
+    def run(script, name, where, *options):
         source = root / "tests/projects" / name  # or a folder of its own
         run.project = tmp_path / source.name
         shutil.copytree(source, run.project, ignore=shutil.ignore_patterns("dist"))
         step = ["wheel"] if script == "make_wheel.py" else []
-        command = [sys.executable, root / "docker" / script, *step, f"--engine={where}", f"--project={run.project}"]
+        command = [sys.executable, root / "docker" / script, *step, f"--engine={where}", f"--project={run.project}", *options]
         env = os.environ | {"CUSTOMOPS_CACHE": str(cache)}
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
@@ -101,6 +101,18 @@ def test_a_namespace_with_two_modules_and_a_data_file(factory, where):
     assert "acme.ledger: with Python 3.11" in run.stdout  # imported, before its tests ran
     assert {"acme/ledger/rates.csv", "acme/ledger/__init__.py"} <= set(wheel.names)
     assert len([name for name in wheel.names if name.endswith(".so")]) == 2
+
+
+@on_demand
+@on_both
+def test_each_cpython_gets_a_wheel_that_its_own_pytest_has_tested(factory, where):
+    """The image's pytest is for CPython 3.11, which cannot import the other's module."""
+    run = factory("make_wheel.py", "scikit-build-core", where, "--pythons=3.11 3.13")
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    tags = sorted(path.name.split("-")[2] for path in (factory.project / "dist").glob("*.whl"))
+    assert tags == ["cp311", "cp313"]
+    assert [f"with Python {python}" in run.stdout for python in ("3.11", "3.13")] == [True, True]
+    assert run.stdout.count("6 passed") == 2
 
 
 @pytest.mark.parametrize("where", [in_container])
