@@ -28,7 +28,8 @@ from project import BadProject, Pair, Project
 
 CONFIGURATION = ("pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini", "conftest.py")
 COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "nvcc")
-HINT = "; test-requires of [tool.cibuildwheel] brings what tests import, tests = [] in [tool.customops-build] runs none"
+RUN_NONE = ", or tests = [] in [tool.customops-build] runs none"
+HINT = "; test-requires of [tool.cibuildwheel] brings what tests import" + RUN_NONE
 IMPORT = """
 import importlib, importlib.util, pathlib, sys
 site, *modules = sys.argv[1:]
@@ -110,10 +111,11 @@ def run_tests(command: list, message: str, tests: Path, project: Project, **opti
     if status := process.returncode:
         collecting = status == 2 and "pytest" in str(command)  # pytest's own number for tests that cannot be read
         said = b"".join(kept).decode(errors="replace")
-        hint = missing_files(said, tests, project.folder) or HINT * collecting
+        hint = missing_files(said, tests, project.folder)
         if not hint and (module := failures.MISSING_MODULE.search(said)):
             hint = f"; they import {module[1]}, which no lock holds: test-requires of [tool.cibuildwheel] brings it, after make lock PROJECT=..."
-        raise BadProject(message + hint)
+            hint += RUN_NONE * collecting
+        raise BadProject(message + (hint or HINT * collecting))
 
 
 def missing_files(said: str, tests: Path, folder: Path) -> str:

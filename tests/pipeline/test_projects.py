@@ -53,7 +53,14 @@ def factory(root, cache, tmp_path):
         run.project = tmp_path / source.name
         shutil.copytree(source, run.project, ignore=shutil.ignore_patterns("dist"))
         step = ["wheel"] if script == "make_wheel.py" else []
-        command = [sys.executable, root / "docker" / script, *step, f"--engine={where}", f"--project={run.project}", *options]
+        command = [
+            sys.executable,
+            root / "docker" / script,
+            *step,
+            f"--engine={where}",
+            f"--project={run.project}",
+            *options,
+        ]
         env = os.environ | {"CUSTOMOPS_CACHE": str(cache)}
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 

@@ -57,6 +57,11 @@ def said(root, tmp_path):
             "echo \"E  ModuleNotFoundError: No module named 'pytz'\"; exit 1",
             "; they import pytz, which no lock holds: test-requires",
         ),
+        (
+            "echo \"E  ModuleNotFoundError: No module named 'fast_soft_sort'\"; echo pytest; exit 2",
+            "; they import fast_soft_sort, which no lock holds: test-requires of [tool.cibuildwheel] brings it, after make lock "
+            "PROJECT=..., or tests = [] in [tool.customops-build] runs none",
+        ),
         ("echo pytest; exit 2", REQUIRES),
         (
             "echo \"FileNotFoundError: [Errno 2] No such file or directory: 'README.md'\"; echo pytest; exit 2",
