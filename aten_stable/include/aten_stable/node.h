@@ -263,10 +263,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   inline void call_method(Object * object, const char* name, const Node::List& list) {
     if (list.empty()) return;
     const Owned arguments = checked(tuple_of(list));
-    std::vector<Object*> items;
-    for (size_t i = 0; i < list.size(); ++i)
-      items.push_back(python.PyTuple_GetItem(arguments.get(), static_cast<Size>(i)));
-    checked(python.PyObject_Vectorcall(attribute(object, name).get(), items.data(), items.size(), nullptr));
+    checked(python.PyObject_Call(attribute(object, name).get(), arguments.get(), nullptr));
   }
   inline const std::shared_ptr<Node>& node_of(Object * capsule) {
     return *static_cast<std::shared_ptr<Node>*>(python.PyCapsule_GetPointer(capsule, nullptr));
@@ -283,8 +280,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     call_method(ctx, "mark_dirty", context.dirty_);
     call_method(ctx, "mark_non_differentiable", context.constant_);
     if (!context.materialize_) {
-      Object* no = python._Py_FalseStruct;
-      checked(python.PyObject_Vectorcall(attribute(ctx, "set_materialize_grads").get(), &no, 1, nullptr));
+      checked(call_with(attribute(ctx, "set_materialize_grads").get(), python._Py_FalseStruct));
     }
     context.saved_.clear(), context.dirty_.clear(), context.constant_.clear();  // torch keeps them
     return checked(tuple_of(outputs)).release();
@@ -324,11 +320,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     const WithLock lock;
     const auto forget = [](Object* capsule) { delete &node_of(capsule); };
     const Owned capsule = checked(python.PyCapsule_New(new std::shared_ptr<Node>(node), nullptr, forget));
-    const Owned tensors = checked(tuple_of(inputs));
-    std::vector<Object*> arguments{capsule.get()};
-    for (size_t i = 0; i < inputs.size(); ++i)
-      arguments.push_back(python.PyTuple_GetItem(tensors.get(), static_cast<Size>(i)));
-    const Owned outputs(python.PyObject_Vectorcall(python.apply, arguments.data(), arguments.size(), nullptr));
+    const Owned arguments = checked(tuple_of(inputs, 1));
+    python.PyTuple_SetItem(arguments.get(), 0, shared(capsule.get()));
+    const Owned outputs(python.PyObject_Call(python.apply, arguments.get(), nullptr));
     node->forward = nullptr;
     if (!outputs && node->error) {
       python.PyErr_Clear();

@@ -16,46 +16,49 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   using Size = intptr_t;
 
   // name, result, arguments
-#define ATEN_STABLE_PYTHON(X)                                                 \
-  X(Py_IncRef, void, (Object*))                                               \
-  X(Py_DecRef, void, (Object*))                                               \
-  X(PyObject_Type, Object*, (Object*))                                        \
-  X(PyObject_Vectorcall, Object*, (Object*, Object* const*, size_t, Object*)) \
-  X(PyObject_Str, Object*, (Object*))                                         \
-  X(PyObject_IsTrue, int, (Object*))                                          \
-  X(PyObject_GetAttrString, Object*, (Object*, const char*))                  \
-  X(PyObject_SetAttrString, int, (Object*, const char*, Object*))             \
-  X(PyCapsule_New, Object*, (void*, const char*, void (*)(Object*)))          \
-  X(PyCapsule_GetPointer, void*, (Object*, const char*))                      \
-  X(PyCFunction_NewEx, Object*, (const void*, Object*, Object*))              \
-  X(PyLong_AsLongLong, long long, (Object*))                                  \
-  X(PyLong_AsDouble, double, (Object*))                                       \
-  X(PyLong_FromLongLong, Object*, (long long))                                \
-  X(PyFloat_AsDouble, double, (Object*))                                      \
-  X(PyComplex_RealAsDouble, double, (Object*))                                \
-  X(PyComplex_ImagAsDouble, double, (Object*))                                \
-  X(PyComplex_FromDoubles, Object*, (double, double))                         \
-  X(PyFloat_FromDouble, Object*, (double))                                    \
-  X(PyUnicode_AsUTF8AndSize, const char*, (Object*, Size*))                   \
-  X(PyUnicode_FromStringAndSize, Object*, (const char*, Size))                \
-  X(PyTuple_New, Object*, (Size))                                             \
-  X(PyTuple_Size, Size, (Object*))                                            \
-  X(PyTuple_GetItem, Object*, (Object*, Size))                                \
-  X(PyTuple_SetItem, int, (Object*, Size, Object*))                           \
-  X(PyList_New, Object*, (Size))                                              \
-  X(PyList_SetItem, int, (Object*, Size, Object*))                            \
-  X(PySequence_Size, Size, (Object*))                                         \
-  X(PySequence_GetItem, Object*, (Object*, Size))                             \
-  X(PyErr_Occurred, Object*, ())                                              \
-  X(PyErr_Clear, void, ())                                                    \
-  X(PyErr_Fetch, void, (Object**, Object**, Object**))                        \
-  X(PyErr_NormalizeException, void, (Object**, Object**, Object**))           \
-  X(PyErr_Restore, void, (Object*, Object*, Object*))                         \
-  X(PyErr_SetString, void, (Object*, const char*))                            \
-  X(PyEval_SaveThread, void*, ())                                             \
-  X(PyEval_RestoreThread, void, (void*))                                      \
-  X(PyGILState_Check, int, ())                                                \
-  X(PyGILState_Ensure, int, ())                                               \
+#define ATEN_STABLE_PYTHON(X)                                        \
+  X(Py_IncRef, void, (Object*))                                      \
+  X(Py_DecRef, void, (Object*))                                      \
+  X(PyObject_Type, Object*, (Object*))                               \
+  X(PyObject_Call, Object*, (Object*, Object*, Object*))             \
+  X(PyObject_CallFunctionObjArgs, Object*, (Object*, ...))           \
+  X(PyDict_New, Object*, ())                                         \
+  X(PyDict_SetItem, int, (Object*, Object*, Object*))                \
+  X(PyObject_Str, Object*, (Object*))                                \
+  X(PyObject_IsTrue, int, (Object*))                                 \
+  X(PyObject_GetAttrString, Object*, (Object*, const char*))         \
+  X(PyObject_SetAttrString, int, (Object*, const char*, Object*))    \
+  X(PyCapsule_New, Object*, (void*, const char*, void (*)(Object*))) \
+  X(PyCapsule_GetPointer, void*, (Object*, const char*))             \
+  X(PyCFunction_NewEx, Object*, (const void*, Object*, Object*))     \
+  X(PyLong_AsLongLong, long long, (Object*))                         \
+  X(PyLong_AsDouble, double, (Object*))                              \
+  X(PyLong_FromLongLong, Object*, (long long))                       \
+  X(PyFloat_AsDouble, double, (Object*))                             \
+  X(PyComplex_RealAsDouble, double, (Object*))                       \
+  X(PyComplex_ImagAsDouble, double, (Object*))                       \
+  X(PyComplex_FromDoubles, Object*, (double, double))                \
+  X(PyFloat_FromDouble, Object*, (double))                           \
+  X(PyUnicode_AsUTF8AndSize, const char*, (Object*, Size*))          \
+  X(PyUnicode_FromStringAndSize, Object*, (const char*, Size))       \
+  X(PyTuple_New, Object*, (Size))                                    \
+  X(PyTuple_Size, Size, (Object*))                                   \
+  X(PyTuple_GetItem, Object*, (Object*, Size))                       \
+  X(PyTuple_SetItem, int, (Object*, Size, Object*))                  \
+  X(PyList_New, Object*, (Size))                                     \
+  X(PyList_SetItem, int, (Object*, Size, Object*))                   \
+  X(PySequence_Size, Size, (Object*))                                \
+  X(PySequence_GetItem, Object*, (Object*, Size))                    \
+  X(PyErr_Occurred, Object*, ())                                     \
+  X(PyErr_Clear, void, ())                                           \
+  X(PyErr_Fetch, void, (Object**, Object**, Object**))               \
+  X(PyErr_NormalizeException, void, (Object**, Object**, Object**))  \
+  X(PyErr_Restore, void, (Object*, Object*, Object*))                \
+  X(PyErr_SetString, void, (Object*, const char*))                   \
+  X(PyEval_SaveThread, void*, ())                                    \
+  X(PyEval_RestoreThread, void, (void*))                             \
+  X(PyGILState_Check, int, ())                                       \
+  X(PyGILState_Ensure, int, ())                                      \
   X(PyGILState_Release, void, (int))
   // Objects, and variables that hold one.
 #define ATEN_STABLE_PYTHON_OBJECTS(X) \
@@ -218,6 +221,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     python.Py_DecRef(type);
     return std::find(types.begin(), types.end(), type) != types.end();
   }
+  inline Object* call_with(Object * callable, Object * argument) {
+    return python.PyObject_CallFunctionObjArgs(callable, argument, static_cast<Object*>(nullptr));
+  }
   inline bool is_none(Object * object) { return object == python._Py_NoneStruct; }
 
   template <class T, class = void>
@@ -239,7 +245,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
         const auto here = reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char*>(object) + python.offset);
         TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(here, &handle));
       } else {
-        const Owned capsule(python.PyObject_Vectorcall(python.unwrap, &object, 1, nullptr));
+        const Owned capsule(call_with(python.unwrap, object));
         if (capsule) handle = static_cast<AtenTensorHandle>(python.PyCapsule_GetPointer(capsule.get(), nullptr));
         if (handle == nullptr) return python.PyErr_Clear(), false;
       }
@@ -250,8 +256,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       AtenTensorHandle handle = value.stable().get();
       if (python.wrap_steals) TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(value.stable().get(), &handle));
       const Owned capsule(python.PyCapsule_New(handle, nullptr, nullptr));
-      Object* argument = capsule.get();
-      return argument == nullptr ? nullptr : python.PyObject_Vectorcall(python.wrap, &argument, 1, nullptr);
+      return capsule ? call_with(python.wrap, capsule.get()) : nullptr;
     }
   };
   template <>

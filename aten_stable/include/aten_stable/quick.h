@@ -105,6 +105,17 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return std::find(places + count, places + function.count, nullptr) == places + function.count;
   }
 
+  // CPython 3.10 exports no PyObject_Vectorcall.
+  inline Object* call_as_given(Object * callable, Arguments arguments, Size count, Object * keywords) {
+    const Owned positional(python.PyTuple_New(count)), named(python.PyDict_New());
+    if (!positional || !named) return nullptr;
+    for (Size i = 0; i < count; ++i) python.PyTuple_SetItem(positional.get(), i, shared(arguments[i]));
+    for (Size i = 0, n = keywords ? python.PyTuple_Size(keywords) : 0; i < n; ++i)
+      if (python.PyDict_SetItem(named.get(), python.PyTuple_GetItem(keywords, i), arguments[count + i]) != 0)
+        return nullptr;
+    return python.PyObject_Call(callable, positional.get(), named.get());
+  }
+
   inline Object* enter_quick(Object * self, Arguments arguments, Size count, Object * keywords) {
     const auto& function = *static_cast<QuickFunction*>(python.PyCapsule_GetPointer(self, nullptr));
     Object* places[kMostArguments];
@@ -116,7 +127,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       raise_current();
       return nullptr;
     }
-    return python.PyObject_Vectorcall(function.otherwise, arguments, static_cast<size_t>(count), keywords);
+    return call_as_given(function.otherwise, arguments, count, keywords);
   }
 
   struct MethodDef {  // PyMethodDef
