@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import re
+import struct
 import sys
 import threading
 import warnings
@@ -19,32 +20,46 @@ BY_DRIVER = {}
 _USED = re.compile(rb"aten_stable:op:([^\0]+)\0")
 
 
-def _number(text):
-    """A number, as c10::Scalar of the headers writes it."""
-    if text is None or not isinstance(text, str):
-        return text if text is None else [_number(t) for t in text]
-    kind, text = text[0], text[1:]
-    if kind == "c":
-        return complex(*map(float.fromhex, text.split(",")))
-    return float.fromhex(text) if kind == "f" else bool(int(text)) if kind == "b" else int(text)
+def _double(bits):
+    return struct.unpack("d", struct.pack("q", bits))[0]
 
 
-def _text(value):
+def _bits(number):
+    return struct.unpack("q", struct.pack("d", number))[0]
+
+
+def _number(words):
+    """A number, as c10::Scalar of the headers gives it: floating, integer, truth value or complex, and bits."""
+    if words is None:
+        return None
+    kind, one, two = words
+    if kind == 3:
+        return complex(_double(one), _double(two))
+    return _double(one) if kind == 0 else bool(one) if kind == 2 else one
+
+
+def _words(value):
     """The reverse. A tensor without dimensions and a number of NumPy's are numbers, too."""
     if value is None:
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_text(v) for v in value]
+        return None
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
-        return f"b{int(value)}"
+        return [2, int(value), 0]
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-        return f"i{value}"
+        return [1, value, 0]
     if isinstance(value, float):
-        return f"f{value.hex()}"
+        return [0, _bits(value), 0]
     if isinstance(value, complex):
-        return f"c{value.real.hex()},{value.imag.hex()}"
+        return [3, _bits(value.real), _bits(value.imag)]
     raise RuntimeError(f"incompatible function arguments: {value!r} is no number")
+
+
+def _numbers(words):
+    return [_number(words[i : i + 3]) for i in range(0, len(words), 3)]
+
+
+def _words_of_all(values):
+    return [word for value in values for word in _words(value)]
 
 
 def _generator(address):
@@ -58,8 +73,8 @@ def _address(generator):
     return generator if generator is None else id(generator)
 
 
-_TO_CPP = {"": lambda value: value, "number": _text, "generator": _address}
-_FROM_CPP = {"": lambda value: value, "number": _number, "generator": _generator}
+_TO_CPP = {"": lambda value: value, "number": _words, "numbers": _words_of_all, "generator": _address}
+_FROM_CPP = {"": lambda value: value, "number": _number, "numbers": _numbers, "generator": _generator}
 
 
 def _signed(number):
@@ -172,11 +187,16 @@ _OWN = {
 }
 
 
-_KINDS = dict.fromkeys(("number", "Optional[number]", "List[number]"), "number") | {"Optional[Generator]": "generator"}
+_KINDS = {
+    "number": "number",
+    "Optional[number]": "number",
+    "List[number]": "numbers",
+    "Optional[Generator]": "generator",
+}
 
 
 def _takes_numbers(op, arguments):
-    """The stable ABI passes no Scalar and no Generator: an operator like `op` that takes each as text and as an address."""
+    """The stable ABI passes no Scalar and no Generator: an operator like `op` that takes both as integers."""
     kinds = [_KINDS.get(a, "") for a in arguments]
     names = {a.name: kind for a, kind in zip(op._schema.arguments, kinds, strict=True)}
 
@@ -216,7 +236,7 @@ def _bridge(used):
 
 
 def _plain_types(arguments):
-    return re.sub(r"\bGenerator\b", "int", re.sub(r"\bScalar\b", "str", arguments))
+    return re.sub(r"\bGenerator\b", "int", re.sub(r"\bScalar\b(\[\])?", "int[]", arguments))
 
 
 def _types(schema):

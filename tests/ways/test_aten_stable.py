@@ -378,6 +378,25 @@ def test_numbers_as_results(draws, value):
         assert_same(draws[1].halves(x, *args), (x / 2, half))
 
 
+def test_numbers_leave_nothing_in_memory(draws):
+    """In bytes that malloc has given out; one string for each call would be 60."""
+
+    class Malloc(ctypes.Structure):
+        _fields_ = [(f"field{i}", ctypes.c_size_t) for i in range(10)]  # the eighth: bytes in use
+
+    in_use = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if in_use is None:
+        pytest.skip("the C library has no mallinfo2")
+    in_use.restype = Malloc
+    x, calls = torch.ones(4), 3000
+    for _ in range(500):
+        draws[1].scale(x, 2, True)
+    before = in_use().field7
+    for _ in range(calls):
+        draws[1].scale(x, 2, True)
+    assert in_use().field7 - before < 16 * calls
+
+
 def test_truth_values_take_part_in_sums(draws):
     x, mask = torch.linspace(-1, 1, 5), torch.linspace(-1, 1, 5) > 0
     assert_same(*(module.counted(x, mask) for module in draws))

@@ -58,7 +58,7 @@ StableIValue give_argument(const T& value) {
     return give(value);
 }
 
-// What has numbers or a generator goes to an operator of ours by the same name, which takes them as text and addresses;
+// What has numbers or a generator goes to an operator of ours by the same name, which takes them as integers;
 // _face.py has it.
 template <class R, class... Args>
 R call(const Op& op, const Args&... args) {

@@ -269,26 +269,28 @@ class Scalar {
     copy.int_ = -int_, copy.double_ = -double_, copy.imaginary_ = -imaginary_;
     return copy;
   }
-  // As text, exactly: how a number crosses the dispatcher (bridge.py reads it).
-  std::string str() const {
-    char all[64];
-    if (isComplex())
-      std::snprintf(all, sizeof all, "c%a,%a", double_, imaginary_);
-    else if (isFloatingPoint())
-      std::snprintf(all, sizeof all, "f%a", double_);
-    else
-      std::snprintf(all, sizeof all, "%c%lld", isBoolean() ? 'b' : 'i', static_cast<long long>(int_));
-    return all;
+  // How a number crosses the dispatcher: its kind, and the bits of its parts (_face.py reads it).
+  std::vector<int64_t> words() const {
+    const auto bits = [](double value) {
+      int64_t all = 0;
+      std::memcpy(&all, &value, sizeof all);
+      return all;
+    };
+    if (isIntegral(true)) return {kind_, int_, 0};
+    return {kind_, bits(double_), bits(imaginary_)};
   }
-  static Scalar parse(const std::string& text) {
-    const char kind = text.empty() ? '?' : text[0];
-    char* end = nullptr;
-    if (kind == 'i') return static_cast<int64_t>(std::strtoll(text.c_str() + 1, nullptr, 10));
-    if (kind == 'b') return text == "b1";
-    const double real = std::strtod(text.c_str() + 1, &end);
-    if (kind == 'c') return complex<double>(real, std::strtod(end + 1, nullptr));
-    if (kind != 'f') throw std::runtime_error("aten_stable: a number is expected, got " + text);
-    return real;
+  static Scalar of(const std::vector<int64_t>& words) {
+    Scalar number;
+    if (words.size() != 3 || words[0] < kFloating || words[0] > kComplex)
+      throw std::runtime_error("aten_stable: a number is expected");
+    number.kind_ = static_cast<Kind>(words[0]);
+    if (number.isIntegral(true)) {
+      number.int_ = words[1];
+    } else {
+      std::memcpy(&number.double_, &words[1], sizeof number.double_);
+      std::memcpy(&number.imaginary_, &words[2], sizeof number.imaginary_);
+    }
+    return number;
   }
 
  private:

@@ -128,6 +128,10 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   std::vector<std::string> names(std::tuple<T...>*) {
     return {Wire<T>::name()...};
   }
+  template <class... T>
+  std::vector<std::string> kind_names(std::tuple<T...>*) {
+    return {std::string(python_kind<T>)...};
+  }
 
   // ["", "number"]: what Python converts, argument by argument.
   template <class... T>
@@ -160,12 +164,13 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     std::string name;
     std::optional<std::string> otherwise;  // the default, as a schema writes it
     bool star = false;                     // py::kw_only()
-    std::string number;                    // the default as a Scalar is written
+    std::string number;                    // the default as a Scalar crosses
   };
 
   template <class F>
   std::string schema(const std::string& name, const std::vector<Argument>& given) {
     const auto types = names(static_cast<typename Signature<F>::Arguments*>(nullptr));
+    const auto kinds_of = kind_names(static_cast<typename Signature<F>::Arguments*>(nullptr));
     std::string all;
     size_t at = 0;
     for (const Argument& a : given) {
@@ -176,9 +181,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       if (at == types.size()) throw std::runtime_error(name + ": more py::arg than arguments");
       all += (all.empty() ? "" : ", ") + types[at] + " " + a.name;
       if (a.otherwise) {
-        const bool text = types[at] == "str" && !a.number.empty();
+        const bool scalar = !a.number.empty() && kinds_of[at] == "number";
         const bool number = types[at] == "float" && a.otherwise->find_first_not_of("-0123456789") == std::string::npos;
-        all += "=" + (text ? '"' + a.number + '"' : *a.otherwise) + (number ? ".0" : "");
+        all += "=" + (scalar ? a.number : *a.otherwise) + (number ? ".0" : "");
       }
       ++at;
     }

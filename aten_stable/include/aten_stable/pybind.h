@@ -71,7 +71,7 @@ struct arg {
   template <class T>
   arg operator=(const T& value) const {
     arg copy = *this;
-    if constexpr (std::is_arithmetic_v<T>) copy.argument.number = c10::Scalar(value).str();
+    if constexpr (std::is_arithmetic_v<T>) copy.argument.number = ::aten_stable::literal(c10::Scalar(value).words());
     if constexpr (std::is_convertible_v<T, const char*>)
       copy.argument.otherwise = ::aten_stable::literal(static_cast<const char*>(value));
     else

@@ -94,15 +94,36 @@ struct Wire<c10::Device> {
   static Hold in(Stable device) { return device; }
 };
 
-// A number crosses as text: the dispatcher of the stable ABI has no Scalar.
+// A number crosses as three integers: the dispatcher of the stable ABI has no Scalar. Not as text: torch does not free
+// the strings that it is given.
 template <>
 struct Wire<c10::Scalar> {
-  using Stable = std::string;
+  using Stable = std::vector<int64_t>;
   using Hold = c10::Scalar;
-  static std::string name() { return "str"; }
-  static Stable out(const c10::Scalar& value) { return value.str(); }
-  static Hold in(const Stable& value) { return c10::Scalar::parse(value); }
+  static std::string name() { return "int[]"; }
+  static Stable out(const c10::Scalar& value) { return value.words(); }
+  static Hold in(const Stable& words) { return c10::Scalar::of(words); }
 };
+template <>
+struct Wire<c10::ArrayRef<c10::Scalar>> {
+  using Stable = std::vector<int64_t>;
+  using Hold = std::vector<c10::Scalar>;
+  static std::string name() { return "int[]"; }
+  static Stable out(c10::ArrayRef<c10::Scalar> list) {
+    Stable all;
+    for (const c10::Scalar& value : list)
+      for (const int64_t word : value.words()) all.push_back(word);
+    return all;
+  }
+  static Hold in(const Stable& words) {
+    Hold all;
+    for (size_t i = 0; i + 2 < words.size(); i += 3)
+      all.push_back(c10::Scalar::of({words[i], words[i + 1], words[i + 2]}));
+    return all;
+  }
+};
+template <>
+struct Wire<std::vector<c10::Scalar>> : Wire<c10::ArrayRef<c10::Scalar>> {};
 
 template <>
 struct Wire<at::Generator> {
@@ -174,19 +195,19 @@ struct Wire<std::optional<T>> {
   static Hold in(Stable value) { return value ? Hold(Wire<T>::in(std::move(*value))) : Hold(std::nullopt); }
 };
 
-// What the module in front of the library converts for the dispatcher: numbers to text, generators to addresses.
+// What the module in front of the library converts for the dispatcher: numbers to integers, generators to addresses.
 template <class T>
 inline constexpr const char* python_kind = "";
 template <>
 inline constexpr const char* python_kind<c10::Scalar> = "number";
 template <>
+inline constexpr const char* python_kind<c10::ArrayRef<c10::Scalar>> = "numbers";
+template <>
+inline constexpr const char* python_kind<std::vector<c10::Scalar>> = "numbers";
+template <>
 inline constexpr const char* python_kind<at::Generator> = "generator";
 template <class T>
 inline constexpr const char* python_kind<std::optional<T>> = python_kind<T>;
-template <class T>
-inline constexpr const char* python_kind<std::vector<T>> = python_kind<T>;
-template <class T>
-inline constexpr const char* python_kind<c10::ArrayRef<T>> = python_kind<T>;
 
 template <class T>
 using Bare = std::remove_cv_t<std::remove_reference_t<T>>;
