@@ -48,7 +48,7 @@ def limits() -> tuple[float, float]:
 
 
 def jobs(peaks: dict[str, float], wanted: str = "") -> tuple[int, str]:
-    """(number of jobs, why). The k largest sources must fit at once; MAX_JOBS, if given, is what the caller wants.
+    """(number of jobs, why). The k largest sources must fit at once; MAX_JOBS, if given, is what the caller asks for.
 
     Raises:
         BadProject: MAX_JOBS is not a number of compilers.

@@ -1,10 +1,9 @@
 // One call of a torch::autograd::Function, and how torch's Python class for it calls forward and backward here.
 //
 // apply() keeps its arguments in a Node. The quick way, Python's class has builtins of this library for its forward and
-// backward. Otherwise apply() calls the operator aten_stable::function, which the module in front of the library
-// defines
-// (_face.py), and that calls back by the number of the Node: forward, backward and release, in a namespace of this
-// library's own. Both ways hooks, saved tensors, versions and double backward are torch's own.
+// backward. Otherwise apply() calls the operator aten_stable::function, which the module in front of the library has
+// defined (_face.py), and that calls back by the number of the Node: forward, backward and release, in a namespace of
+// this library's own. Both ways hooks, saved tensors, versions and double backward are torch's own.
 #pragma once
 
 #include "ivalue.h"
