@@ -57,10 +57,10 @@ new-extension:  ## a project of your own with one op, CPU and CUDA: NAME=myops D
 	$(RUN) docker/new_extension.py --name "$(NAME)" --dest "$(DEST)"
 
 fetch:  ## download every locked input to .cache/ (0.7 GB) and verify it; the only step with a network
-	$(RUN) docker/fetch.py $(PAIRS)
+	$(RUN) docker/fetch.py $(PAIRS) --arch "$(ARCH)"
 
 bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=...` needs no network then
-	$(RUN) docker/bundle.py $(PAIRS) $(if $(BUNDLE),"$(BUNDLE)")
+	$(RUN) docker/bundle.py $(PAIRS) --arch "$(ARCH)" $(if $(BUNDLE),"$(BUNDLE)")
 
 ##@ check
 test:  ## the op tests against the wheel of dist/ (built if absent), then the pipeline's; ARCH=aarch64: ARM's, by qemu

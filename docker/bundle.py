@@ -3,7 +3,8 @@
     manifest.txt      a line for each file: sha256, size, name
     debian/, wheels/  the files, as in .cache/
 
-The same locks give the same archive. What is taken out of one is compared with the lock, as a download is; the manifest only
+ARCH=aarch64 adds what a build for ARM and its tests take: the same archive serves both machines then. The same locks give the
+same archive. What is taken out of one is compared with the lock, as a download is; the manifest only
 says where it is. Not in it: PyPA's image (BASE=manylinux), actionlint, and what `make test-matrix` installs.
 """
 
@@ -65,12 +66,13 @@ class Bundle:
             )
         return file.read()
 
-    def take(self, entry: Locked, folder: Path, name: str = "") -> None:
-        """Copies a locked file into a folder if its hash is right, under its own name or the one given."""
+    def take(self, entry: Locked, folder: Path, lock: Path, name: str = "") -> None:
+        """Copies a file of a lock into a folder if its hash is right, under its own name or the one given."""
         found, size = self.names.get(entry.sha256, ("", 0))
         if not found:
+            across = f" ARCH={lock.parent.name}" if lock.parent.parent == LOCKS else ""
             raise Failure(
-                f"{self.path} lacks {entry.path}, it was made from other locks: run `make bundle` again, or leave out BUNDLE"
+                f"{self.path} lacks {entry.path}, it was made from other locks: run `make bundle{across}` again, or leave out BUNDLE"
             )
         file, actual = self.open(found)
         if actual != size or (entry.size and size != entry.size):
@@ -104,25 +106,32 @@ def given() -> Iterator[Bundle | None]:
         yield Bundle(path, tar)
 
 
-def locked_files(own: Sequence[Path]) -> Iterable[tuple[str, str, Path]]:
+def folders_of_locks(machine: str = "") -> dict[Path, Path]:
+    """Folders of locks, and where the wheels are kept that they name: the pipeline's, and of another machine."""
+    across = machine and (LOCKS / machine).is_dir()
+    return {LOCKS: CACHE / "wheels"} | ({LOCKS / machine: CACHE / f"wheels-{machine}"} if across else {})
+
+
+def locked_files(own: Sequence[Path], machine: str) -> Iterable[tuple[str, str, Path]]:
     """(name in the archive, sha256, file in the cache) of everything that a lock names, a project's own included."""
     import fetch  # not at the top: these import this module
     import project_run
 
-    for lock in LOCKS.glob("debian-*.lock"):
+    folders = folders_of_locks(machine)
+    for lock in (lock for folder in folders for lock in folder.glob("debian-*.lock")):
         for entry in read_debian_lock(lock):
             path = CACHE / "debian" / Path(entry.path).name
             yield f"debian/{path.name}", entry.sha256, path
-    wheels = [(lock, CACHE / "wheels") for lock in LOCKS.glob("requirements-*.txt")]
+    wheels = [(lock, kept) for folder, kept in folders.items() for lock in folder.glob("requirements-*.txt")]
     for lock, folder in [*wheels, *((lock, project_run.WHEELS) for lock in own)]:
         for entry in read_requirements(lock):
             path = fetch.find_wheel(folder, entry.path, entry.sha256)
             yield f"wheels/{path.name}", entry.sha256, path
 
 
-def write(target: Path, own: Sequence[Path] = ()) -> None:
+def write(target: Path, own: Sequence[Path] = (), machine: str = "") -> None:
     """Writes the archive; hashes what it writes, so that a bundle never holds another file than the locked one."""
-    files = {name: (sha256, path) for name, sha256, path in locked_files(own)}
+    files = {name: (sha256, path) for name, sha256, path in locked_files(own, machine)}
     lines = [f"{sha256} {path.stat().st_size} {name}\n" for name, (sha256, path) in sorted(files.items())]
     with replacing(target) as partial, tarfile.open(partial, "w", format=tarfile.GNU_FORMAT) as tar:
 
@@ -147,16 +156,18 @@ def main() -> None:
     parser.add_argument("--project", type=Path, default=ROOT)
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
+    parser.add_argument("--arch", default="", help="another machine to build for, besides this one")
     args = parser.parse_args()
     os.environ.pop("BUNDLE", None)  # here it names what is written
     import fetch  # not at the top: these import this module
     import project_run
 
+    fetch.check_machine(args.arch)
     project = project_run.load(args.project)
     pairs = project_run.pairs(project, args.pythons, args.torches)
-    fetch.fetch_all(project, pairs)
+    fetch.fetch_all(project, pairs, args.arch)
     args.target.parent.mkdir(parents=True, exist_ok=True)
-    write(args.target, project_run.locks(project, pairs))
+    write(args.target, project_run.locks(project, pairs), args.arch)
 
 
 if __name__ == "__main__":

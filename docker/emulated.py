@@ -62,10 +62,15 @@ def unpacked(wheel: Path, folder: Path) -> Path:
     return folder
 
 
+def fetch_inputs() -> None:
+    for lock in (QEMU, SYSTEM):
+        fetch.fetch_debian(lock, CACHE / "debian")
+    fetch.fetch_wheels(PACKAGES, WHEELS, machine="aarch64", whose="the pipeline for aarch64")
+
+
 def take_qemu(target: Path) -> None:
     """The one program of its package that is needed."""
     (entry,) = read_debian_lock(QEMU)
-    fetch.fetch_debian(QEMU, CACHE / "debian")
     package = CACHE / "debian" / Path(entry.path).name
     for info, content in rootfs.data_files(package, rootfs.locked_bytes(package, entry.sha256)):
         if info.name == f"usr/bin/{target.name}" and content is not None:
@@ -96,16 +101,15 @@ def prepared() -> Path:
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == expected:
         return folder
+    fetch_inputs()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     root, qemu, launcher = folder / "root", folder / "qemu-aarch64-static", folder / "python"
     take_qemu(qemu)
-    fetch.fetch_debian(SYSTEM, CACHE / "debian")
     rootfs.assemble(SYSTEM, CACHE / "debian", folder / "root.tar")
     with tarfile.open(folder / "root.tar") as tar:
         tar.extractall(root, filter=lambda info, _: info)  # made here; its links lead to its own /
     (folder / "root.tar").unlink()
-    fetch.fetch_wheels(PACKAGES, WHEELS, machine="aarch64")
     for entry in read_requirements(PACKAGES):
         unpacked(fetch.find_wheel(WHEELS, entry.path, entry.sha256), folder / "site")
     write_launcher(launcher, root, qemu)

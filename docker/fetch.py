@@ -159,7 +159,7 @@ def fetch_debian(lock: Path, folder: Path) -> None:
             missing.append(entry)
     with bundle.given() as bundled:
         for entry in missing if bundled else ():
-            bundled.take(entry, folder, Path(entry.path).name)
+            bundled.take(entry, folder, lock, Path(entry.path).name)
     if missing and not bundled:
         mirrors = debian_mirrors()
         size = sum(entry.size for entry in missing)
@@ -250,7 +250,7 @@ def fetch_wheels(
     missing = missing_wheels(entries, folder, "cp" + python.replace(".", "").rstrip("t"))
     with bundle.given() as bundled:
         for entry in missing if bundled else ():
-            bundled.take(entry, folder)
+            bundled.take(entry, folder, lock)
     if missing and not bundled:
         print(f"{lock.name} of {whose}: pip downloads {', '.join(e.path for e in missing)}", flush=True)
         with tempfile.NamedTemporaryFile("w", prefix=f".{lock.stem}.", suffix=".partial", dir=folder) as wanted:
@@ -308,9 +308,26 @@ def fetch_set(*names: str, locks: Path = LOCKS) -> None:
         fetch_wheels(locks / f"requirements-{name}.txt", CACHE / "wheels")
 
 
-def fetch_all(project: Project, pairs: list[Pair]) -> None:
+def check_machine(machine: str) -> None:
+    import images  # not at the top: it imports this module
+
+    images.check_choices("cpu", "debian", machine or images.OWN)
+
+
+def fetch_across(machine: str) -> None:
+    """What a build for another machine takes besides, and what its tests run."""
+    for folder, wheels in bundle.folders_of_locks(machine).items():
+        across = folder.name == machine
+        for lock in sorted(folder.glob("debian-*.lock")) if across else ():
+            fetch_debian(lock, CACHE / "debian")
+        for lock in sorted(folder.glob("requirements-*.txt")) if across else ():
+            fetch_wheels(lock, wheels, machine=machine, whose=f"the pipeline for {machine}")
+
+
+def fetch_all(project: Project, pairs: list[Pair], machine: str = "") -> None:
     fetch_debian_set(*sorted(path.stem.removeprefix("debian-") for path in LOCKS.glob("debian-*.lock")))
     fetch_set(*sorted(path.stem.removeprefix("requirements-") for path in LOCKS.glob("requirements-*.txt")))
+    fetch_across(machine)
     import project_run  # not at the top: it imports this module
 
     for pair in pairs:
@@ -324,9 +341,11 @@ def main() -> None:
     parser.add_argument("--project", type=Path, default=ROOT, help="whose locks are fetched, too")
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
+    parser.add_argument("--arch", default="", help="another machine to build for, besides this one")
     args = parser.parse_args()
+    check_machine(args.arch)
     project = project_run.load(args.project)
-    fetch_all(project, project_run.pairs(project, args.pythons, args.torches))
+    fetch_all(project, project_run.pairs(project, args.pythons, args.torches), args.arch)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def fetch_inputs(variant: str, tree: Path = ROOT, machine: str = OWN) -> None:
         packages, *wheels = cross_locks(variant, tree)
         fetch.fetch_debian(packages, CACHE / "debian")
         for lock in wheels:
-            fetch.fetch_wheels(lock, CACHE / f"wheels-{machine}", machine=machine)
+            fetch.fetch_wheels(lock, CACHE / f"wheels-{machine}", machine=machine, whose=f"the pipeline for {machine}")
     cuda, locks = variant == "cuda", tree / "docker/locks"
     fetch.fetch_debian_set("build", "test", "source", *(("cuda",) if cuda else ()), locks=locks)
     fetch.fetch_set(*requirement_sets(variant, tree), locks=locks)

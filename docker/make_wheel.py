@@ -290,6 +290,8 @@ def make_wheel(
     fetch.fetch_set("tools")
     for pair in pairs:
         project_run.fetch_locks(project, pair, "build", "test")
+    if across:
+        emulated.fetch_inputs()
     if engine != "host":
         images.fetch_inputs(variant, machine=machine)
         steps.next()

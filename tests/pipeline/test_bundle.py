@@ -87,11 +87,39 @@ def test_the_locks_of_pairs_that_were_asked_for_are_bundled(locks, tmp_path, mon
         assert {"wheels/softclip-2.0-cp311-cp311-linux_x86_64.whl", "wheels/softclip-2.0-cp313-cp313-linux_x86_64.whl"} < {*tar.getnames()}  # fmt: skip
 
 
+@pytest.fixture
+def for_arm(locks, tmp_path):
+    """(folder of the locks for ARM, what they name, a requirement of the same name and version as one for this machine)."""
+    package, wheel = b"a Debian package for ARM", b"a wheel for ARM"
+    folder, kept = locks / "aarch64", tmp_path / "cache/wheels-aarch64"
+    folder.mkdir()
+    kept.mkdir()
+    line = f"{hashlib.sha256(package).hexdigest()} {len(package)} hello 1 pool/hello_1_arm64.deb\n"
+    (folder / "debian-x.lock").write_text(line)
+    (folder / "requirements-x.txt").write_text(f"hello-world==1.0 --hash=sha256:{hashlib.sha256(wheel).hexdigest()}\n")
+    (tmp_path / "cache/debian/hello_1_arm64.deb").write_bytes(package)
+    (kept / "hello_world-1.0-py3-none-manylinux_2_28_aarch64.whl").write_bytes(wheel)
+    return folder, {"hello_1_arm64.deb": package, "hello_world-1.0-py3-none-manylinux_2_28_aarch64.whl": wheel}
+
+
+def test_what_a_build_for_arm_takes_is_bundled_when_asked_for(locks, tmp_path, for_arm):
+    folder, expected = for_arm
+    bundle.write(tmp_path / "inputs.tar", machine="aarch64")
+    assert take(folder, tmp_path / "theirs") == expected
+    assert take(locks, tmp_path / "ours") == {"hello_1_amd64.deb": DEB, LONG: WHEEL}
+
+
+def test_a_bundle_without_arm_names_the_command_that_makes_one(locks, tmp_path, for_arm):
+    bundle.write(tmp_path / "inputs.tar")
+    with pytest.raises(common.Failure, match=r"lacks pool/hello_1_arm64\.deb.*run `make bundle ARCH=aarch64` again"):
+        take(for_arm[0], tmp_path / "theirs")
+
+
 @pytest.mark.parametrize("target", ["fetch", "bundle"])
 def test_make_passes_the_pairs_on(root, target):
-    command = ["make", "-n", target, "PROJECT=x", "PYTHONS=3.11 3.13", "TORCHES=2.13.0"]
+    command = ["make", "-n", target, "PROJECT=x", "PYTHONS=3.11 3.13", "TORCHES=2.13.0", "ARCH=aarch64"]
     said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
-    assert '--project "x" --pythons "3.11 3.13" --torches "2.13.0"' in said
+    assert '--project "x" --pythons "3.11 3.13" --torches "2.13.0" --arch "aarch64"' in said
 
 
 def archive(path, members, manifest=None):
