@@ -1,4 +1,4 @@
-"""Builds myops/_cpu.so, and with MYOPS_CUDA=1 also myops/_cuda.so; metadata: pyproject.toml.
+"""Builds myops/_cpu.so, and with FORCE_CUDA=1 also myops/_cuda.so; metadata: pyproject.toml.
 
 Only the LibTorch stable ABI is used and no symbol of Python, so one wheel serves every Python and every torch from 2.10 on.
 """
@@ -48,7 +48,7 @@ def library(name, sources, **more):
 def cuda():
     """The kernels for GPUs, with CUDA's runtime inside: the wheel asks for no CUDA of torch's, only for a driver."""
     if not CUDA_HOME or not Path(CUDA_HOME, "bin/nvcc").exists():
-        raise SystemExit(f"error: MYOPS_CUDA=1 needs a CUDA toolkit, and CUDA_HOME={CUDA_HOME or ''} has no bin/nvcc")
+        raise SystemExit(f"error: FORCE_CUDA=1 needs a CUDA toolkit, and CUDA_HOME={CUDA_HOME or ''} has no bin/nvcc")
     os.environ.setdefault("TORCH_CUDA_ARCH_LIST", ARCHITECTURES)
     nvcc = [flag for flag in CXX if flag.startswith(("-std", "-O", "-D"))]
     nvcc += [f"-Xcompiler={flag}" for flag in CXX if flag.startswith("-f")]
@@ -77,7 +77,7 @@ class AnyPython(bdist_wheel):
 
 
 extensions = [library("_cpu", ["csrc/library.cpp", "csrc/cpu/swish.cpp"], extra_compile_args={"cxx": CXX})]
-if os.environ.get("MYOPS_CUDA", "0") == "1":  # asked for, never guessed from the machine
+if os.environ.get("FORCE_CUDA", "0") == "1":  # asked for, never guessed from the machine
     extensions.append(cuda())
 
 setup(
