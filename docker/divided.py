@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 
 from common import Failure
+from shares import divide as divide
 from strict import one_line
 
 COMPILER, BACKEND = "divided-compiler.sh", "divided_backend.py"  # in docker/
-GUESS = 1.0  # seconds of an object, if nobody has timed any
 
 
 @dataclasses.dataclass
@@ -65,22 +65,6 @@ def read_count(wanted: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,4}", wanted, re.ASCII):
         raise Failure(f"K must be a number of objects from 1 on, got {one_line(wanted, 50)!r}")
     return int(wanted)
-
-
-def divide(objects: Iterable[str], seconds: dict[str, float], parts: int) -> list[list[str]]:
-    """Longest first, each to the builder that has the least to do: the same parts whoever asks, for the same durations.
-
-    An object that nobody has timed counts as the mean of the others.
-    """
-    names = sorted(set(objects))
-    known = [seconds[name] for name in names if name in seconds]
-    guess = sum(known) / len(known) if known else GUESS
-    loads, shares = [0.0] * parts, [[] for _ in range(parts)]
-    for name in sorted(names, key=lambda name: (-seconds.get(name, guess), name)):
-        least = loads.index(min(loads))
-        loads[least] += seconds.get(name, guess)
-        shares[least].append(name)
-    return shares
 
 
 def plan_name(parts: int, *what: str) -> str:
