@@ -1,7 +1,8 @@
 """Writes generated_methods.h and generated_functions.h: ATen's functions as torch's own table of operators declares them.
 
-python -m aten_stable.generate OLD: OLD is native_functions.yaml of the oldest torch that is supported (torchgen/packaged/ATen/native
-in its site-packages). It needs torch and PyYAML. What OLD and this torch declare alike is written; the rest is left out.
+python -m aten_stable.generate TABLE...: native_functions.yaml (torchgen/packaged/ATen/native in site-packages) of other torches, such
+as the oldest and the newest that are supported. It needs torch and PyYAML. What all of these and this torch declare alike is
+written; the rest is left out.
 """
 
 import argparse
@@ -113,13 +114,14 @@ def main() -> None:
     from torchgen.api.types import CppSignatureGroup
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("old", type=Path)
-    old = set(re.findall(r"^- func: (.*?)\s*$", parser.parse_args().old.read_text(), re.MULTILINE))
+    parser.add_argument("tables", type=Path, nargs="+", help="native_functions.yaml of other torches")
+    others = [set(re.findall(r"^- func: (.*?)\s*$", t.read_text(), re.MULTILINE)) for t in parser.parse_args().tables]
+    shared = set.intersection(*others)
     new = load(Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml")
     methods, functions = [], []
     with local.parametrize(use_const_ref_for_mutable_tensors=False, use_ilistref_for_tensor_lists=False):
         for function in new:
-            if not wanted(function) or str(function.func) not in old:
+            if not wanted(function) or str(function.func) not in shared:
                 continue
             for variant, lines in (("method", methods), ("function", functions)):
                 if variant not in {v.name for v in function.variants}:

@@ -38,11 +38,16 @@ LEAF = torch.linspace(-1, 2, 6).requires_grad_()
 OTHER_NAMESPACES = [f"-Daten_stable_{name}=aten_stable_{name}_too" for name in ("registered", "functions")]
 
 
+def aten_standard():
+    """What ATen's headers are written in: that of torch's own builds."""
+    return re.search(r"'(-std=c\+\+\d+)', '-fPIC'", (TORCH / "utils/cpp_extension.py").read_text())[1]
+
+
 def compile_against_aten(name, folder):
     python = Path(sysconfig.get_paths()["include"])
     includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", python]
     libraries = [f"-L{TORCH / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
-    command = ["nice", "c++", "-std=c++17", "-O0", "-w", "-shared", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
+    command = ["nice", "c++", aten_standard(), "-O0", "-w", "-shared", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
     command += [*(f"-I{path}" for path in includes), SOURCES / f"{name}.cpp", *libraries, "-o", folder / f"{name}.so"]
     subprocess.run(command, check=True)
 
@@ -360,9 +365,12 @@ def test_numbers_in_signatures(draws, tensor, dtype):
     assert "NYI" in outcome(draws[0].scale, tensor(1))[1]
     x = tensor(3, 4).mul(9).to(dtype)
     for by, shift in ((2, None), (3, True), (0.1, -2), (False, 1e300), (2 + 3j, None), (1 << 62, None)):
-        wanted = x * by if shift is None else x * by + shift
-        assert_same(draws[1].scale(x, by, shift), wanted)
-        assert_same(draws[1].scale(x, shift=shift, by=by), wanted)
+        wanted = outcome(lambda: x * by if shift is None else x * by + shift)  # noqa: B023, called here
+        if isinstance(wanted, tuple):  # torch 2.15 multiplies no BComplex32; here it is a RuntimeError, as the page says
+            assert (dtype, type(by), wanted[0]) == (torch.bfloat16, complex, NotImplementedError)
+            wanted = RuntimeError, f"NotImplementedError: {wanted[1]}"
+        assert_same(outcome(draws[1].scale, x, by, shift), wanted)
+        assert_same(outcome(draws[1].scale, x, shift=shift, by=by), wanted)
     assert_same(draws[1].scale(x), x * 2)
     assert_same(draws[1].scale(x, torch.tensor(1.5)), x * 1.5)
     for wrong in ("two", None, [1], 1 << 70):
@@ -649,10 +657,20 @@ def mistakes():
     return rows
 
 
+# Operators that torch 2.15 has no more.
+DROPPED = [
+    ("at::cholesky(x)", "aten_stable: cholesky is not covered: write at::linalg_cholesky(x, upper)"),
+    ("x.cholesky(true)", "aten_stable: Tensor::cholesky is not covered: write at::linalg_cholesky(x, upper)"),
+    ("at::cholesky_out(x, x)", "aten_stable: cholesky_out is not covered: write at::linalg_cholesky_out(out, x, upper)"),
+    ("at::qr(x)", "aten_stable: qr is not covered: write at::linalg_qr(x), or"),
+    ("x.qr()", "aten_stable: Tensor::qr is not covered: write at::linalg_qr(x)"),
+]
+
+
 def test_mistakes_are_errors_with_words(tmp_path):
     lines = ["#include <torch/extension.h>"]
     wanted = {}
-    for i, (code, words) in enumerate(mistakes()):
+    for i, (code, words) in enumerate([*mistakes(), *DROPPED]):
         wanted[len(lines) + 1] = words
         in_module = re.search(r"\bm\b", code)
         body = f"{code};" if in_module else f"{code}; return x;"

@@ -123,6 +123,11 @@ inline Tensor operator/(const c10::Scalar& a, const Tensor& b) {
   }
 ATEN_STABLE_UNCOVERED_FUNCTION(stft, "call it in Python, around your op")
 ATEN_STABLE_UNCOVERED_FUNCTION(istft, "call it in Python, around your op")
+// Until torch 2.15 dropped them.
+ATEN_STABLE_UNCOVERED_FUNCTION(cholesky, "write at::linalg_cholesky(x, upper)")
+ATEN_STABLE_UNCOVERED_FUNCTION(cholesky_out, "write at::linalg_cholesky_out(out, x, upper)")
+ATEN_STABLE_UNCOVERED_FUNCTION(qr, "write at::linalg_qr(x), or at::linalg_qr(x, \"complete\") for some = false")
+ATEN_STABLE_UNCOVERED_FUNCTION(qr_out, "write at::linalg_qr_out(Q, R, x)")
 
 inline Tensor std(const Tensor& t, int dim) { return t.std(dim); }
 inline Tensor var(const Tensor& t, int dim) { return t.var(dim); }

@@ -834,14 +834,10 @@ G std::tuple<Tensor&,Tensor&,Tensor&> svd_out(Tensor& U, Tensor& S, Tensor& V, c
 G std::tuple<Tensor,Tensor,Tensor> svd(const Tensor& self, bool some=true, bool compute_uv=true) { return self.svd(some, compute_uv); }
 G Tensor swapaxes(const Tensor& self, int64_t axis0, int64_t axis1) { return self.swapaxes(axis0, axis1); }
 G Tensor swapdims(const Tensor& self, int64_t dim0, int64_t dim1) { return self.swapdims(dim0, dim1); }
-G Tensor& cholesky_out(Tensor& out, const Tensor& self, bool upper=false) { ATEN(Tensor, "cholesky", "out", "cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)", self, upper, out); return out; }
-G Tensor cholesky(const Tensor& self, bool upper=false) { return self.cholesky(upper); }
 G Tensor& cholesky_solve_out(Tensor& out, const Tensor& self, const Tensor& input2, bool upper=false) { ATEN(Tensor, "cholesky_solve", "out", "cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)", self, input2, upper, out); return out; }
 G Tensor cholesky_solve(const Tensor& self, const Tensor& input2, bool upper=false) { return self.cholesky_solve(input2, upper); }
 G Tensor cholesky_inverse(const Tensor& self, bool upper=false) { return self.cholesky_inverse(upper); }
 G Tensor& cholesky_inverse_out(Tensor& out, const Tensor& self, bool upper=false) { ATEN(Tensor, "cholesky_inverse", "out", "cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)", self, upper, out); return out; }
-G std::tuple<Tensor&,Tensor&> qr_out(Tensor& Q, Tensor& R, const Tensor& self, bool some=true) { ATEN(TENSORS(Tensor,Tensor), "qr", "Q", "qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)", self, some, Q, R); return std::tuple<Tensor&,Tensor&>(Q, R); }
-G std::tuple<Tensor,Tensor> qr(const Tensor& self, bool some=true) { return self.qr(some); }
 G std::tuple<Tensor&,Tensor&> geqrf_out(Tensor& a, Tensor& tau, const Tensor& self) { ATEN(TENSORS(Tensor,Tensor), "geqrf", "a", "geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)", self, a, tau); return std::tuple<Tensor&,Tensor&>(a, tau); }
 G std::tuple<Tensor,Tensor> geqrf(const Tensor& self) { return self.geqrf(); }
 G Tensor orgqr(const Tensor& self, const Tensor& input2) { return self.orgqr(input2); }

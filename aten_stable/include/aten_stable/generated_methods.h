@@ -474,10 +474,8 @@ G Tensor swapaxes(int64_t axis0, int64_t axis1) const { return ATEN(Tensor, "swa
 G Tensor& swapaxes_(int64_t axis0, int64_t axis1) const { ATEN(Tensor, "swapaxes_", "", "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)", *this, axis0, axis1); return const_cast<Tensor&>(*this); }
 G Tensor swapdims(int64_t dim0, int64_t dim1) const { return ATEN(Tensor, "swapdims", "", "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", *this, dim0, dim1); }
 G Tensor& swapdims_(int64_t dim0, int64_t dim1) const { ATEN(Tensor, "swapdims_", "", "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", *this, dim0, dim1); return const_cast<Tensor&>(*this); }
-G Tensor cholesky(bool upper=false) const { return ATEN(Tensor, "cholesky", "", "cholesky(Tensor self, bool upper=False) -> Tensor", *this, upper); }
 G Tensor cholesky_solve(const Tensor& input2, bool upper=false) const { return ATEN(Tensor, "cholesky_solve", "", "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", *this, input2, upper); }
 G Tensor cholesky_inverse(bool upper=false) const { return ATEN(Tensor, "cholesky_inverse", "", "cholesky_inverse(Tensor self, bool upper=False) -> Tensor", *this, upper); }
-G std::tuple<Tensor,Tensor> qr(bool some=true) const { return ATEN(TENSORS(Tensor,Tensor), "qr", "", "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", *this, some); }
 G std::tuple<Tensor,Tensor> geqrf() const { return ATEN(TENSORS(Tensor,Tensor), "geqrf", "", "geqrf(Tensor self) -> (Tensor a, Tensor tau)", *this); }
 G Tensor orgqr(const Tensor& input2) const { return ATEN(Tensor, "orgqr", "", "orgqr(Tensor self, Tensor input2) -> Tensor", *this, input2); }
 G Tensor ormqr(const Tensor& input2, const Tensor& input3, bool left=true, bool transpose=false) const { return ATEN(Tensor, "ormqr", "", "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", *this, input2, input3, left, transpose); }

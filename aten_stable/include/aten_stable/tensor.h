@@ -266,6 +266,8 @@ X(Tensor) X(c10::Scalar)
   ATEN_STABLE_UNCOVERED(indices, "sparse tensors are not covered: take indices and values as two tensors")
   ATEN_STABLE_UNCOVERED(values, "sparse tensors are not covered: take indices and values as two tensors")
   ATEN_STABLE_UNCOVERED(print, "print it in Python")
+  ATEN_STABLE_UNCOVERED(cholesky, "write at::linalg_cholesky(x, upper)")
+  ATEN_STABLE_UNCOVERED(qr, "write at::linalg_qr(x)")
 
  private:
   // Are the strides those of channels last: exactly (like = false), or in their order alone?
