@@ -13,8 +13,6 @@ from pathlib import Path
 import torch
 
 LIBRARY = "library.so"
-# CUDA libraries by the oldest driver that runs them, as CUDA counts: 13000 for 13.0.
-BY_DRIVER = {}
 
 # Each operator of ATen that the library calls: the headers leave its schema in the library.
 _USED = re.compile(rb"aten_stable:op:([^\0]+)\0")
@@ -389,23 +387,8 @@ def _json(function):
     return json.loads(function())
 
 
-def _driver():
-    """The newest CUDA that the driver supports, without starting it; 0 without a driver."""
-    version = ctypes.c_int(0)
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    return version.value
-
-
-def _library(driver):
-    """The newest that the driver runs. On a machine without one, any: functions on the CPU are in all of them."""
-    if not BY_DRIVER:
-        return LIBRARY
-    return BY_DRIVER[max((oldest for oldest in BY_DRIVER if oldest <= driver), default=min(BY_DRIVER))]
-
-
 def _load():
-    path = Path(__file__).with_name(_library(_driver() if BY_DRIVER else 0))
+    path = Path(__file__).with_name(LIBRARY)
     torch.ops.load_library(path)
     library, is_quick = _open(path)
     used = sorted({match.decode() for match in _USED.findall(path.read_bytes())})

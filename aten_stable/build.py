@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aten_stable import INCLUDE
-from aten_stable.face import write_face
+from aten_stable.face import held, write_cuda_face, write_face
 from aten_stable.scan import covered, through_dispatcher, verdict
 
 
@@ -74,9 +74,10 @@ class Toolkit(NamedTuple):
     def nvcc(self) -> Path:
         return self.home / "bin/nvcc"
 
-    def major(self) -> int:
+    def release(self) -> tuple[int, int]:
         said = subprocess.check_output([self.nvcc, "--version"], text=True)
-        return int(re.search(r"release (\d+)", said)[1])
+        found = re.search(r"release (\d+)\.(\d+)", said)
+        return int(found[1]), int(found[2])
 
     def libraries(self) -> Path:
         """The folder of the static runtime."""
@@ -136,7 +137,7 @@ def build(
 ) -> Path:
     """Writes folder/<module's path>.py and the library beside it; returns the library.
 
-    With CUDA toolkits, one library for each of them, of which Python's file takes the one for the driver; returns the last.
+    With CUDA toolkits, one library for each of them, of which Python's file takes the one for the machine; returns the last.
     """
     for part in module.split("."):
         if not part.isidentifier():
@@ -154,12 +155,13 @@ def build(
         link(sources, library, common, torch, None)
         write_face(face, library.name)
         return library
-    names = {}
-    for one in sorted(cuda, key=Toolkit.major):
-        if 1000 * one.major() in names:
-            raise SystemExit(f"error: --cuda {one.home}: a second toolkit of CUDA {one.major()}: one of each version")
-        library = face.with_name(f"lib{face.stem}.cuda{one.major()}.so")
+    libraries: dict[str, dict] = {}
+    for one in sorted(cuda, key=Toolkit.release):
+        major, minor = one.release()
+        if f"cuda{major}" in libraries:
+            raise SystemExit(f"error: --cuda {one.home}: a second toolkit of CUDA {major}: one of each version")
+        library = face.with_name(f"lib{face.stem}.cuda{major}.so")
         link(sources, library, common, torch, one)
-        names[1000 * one.major()] = library.name
-    write_face(face, names[min(names)], names)
+        libraries[f"cuda{major}"] = held(one.architectures, major, minor)
+    write_cuda_face(face, libraries)
     return library

@@ -5,6 +5,7 @@ what is not there.
 """
 
 import json
+import os
 import re
 import sys
 import tempfile
@@ -23,6 +24,11 @@ def main() -> None:
     system = pyproject.get("build-system", {})
     backend = system.get("build-backend", "setuptools.build_meta:__legacy__")
     hooks = BuildBackendHookCaller(source, backend, system.get("backend-path"), quiet_subprocess_runner)
+    if pyproject.get("tool", {}).get("customops-build", {}).get("aten") == "stable" and "CUDA_HOME" in os.environ:
+        import stable_cuda
+
+        hook = tempfile.TemporaryDirectory()  # until this process ends
+        os.environ["PYTHONPATH"] = stable_cuda.python_path(Path(hook.name), os.environ["PYTHONPATH"])
     answer = {}
     try:
         answer["requires"] = hooks.get_requires_for_build_wheel()

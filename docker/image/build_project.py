@@ -12,8 +12,10 @@ written to. Variables, all of them optional:
     CUSTOMOPS_TARGET, CUSTOMOPS_TARGET_SITE     another machine to compile for, and torch's package for it: target.py
 """
 
+import itertools
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,9 +26,12 @@ import failures
 import memory
 import settings
 import stable_aten
+import stable_cuda
 import target
+from cibuildwheel.options import BuildOptions
 from cibuildwheel.util.helpers import prepare_command
 from project import BadProject, Pair, Project
+from wheelfile import Wheel
 
 HERE = Path(__file__).resolve().parent
 LOCKS = HERE.parent / "locks"
@@ -119,16 +124,33 @@ def run(command: list, log: Path, **options) -> int:
     return process.returncode
 
 
+def run_steps(
+    python: Path, source: Path, out: Path, options: BuildOptions, variables: dict[str, str], log: Path
+) -> str:
+    """before-all, before-build and the project's build backend, whose wheel appears in out; returns which failed, or ""."""
+    for name, command in (("before-all", options.before_all), ("before-build", options.before_build)):
+        if command:
+            command = prepare_command(command, project=source, package=source)
+            if run(["sh", "-c", command], log, cwd=source, env=variables):
+                return f"{name} of [tool.cibuildwheel]"
+    config = [f"--config-setting={item}" for item in shlex.split(options.config_settings)]
+    frontend = [python, "-m", "build", "--wheel", "--no-isolation", f"--outdir={out}", *config, str(source)]
+    return "the project's build backend" if run(frontend, log, cwd=source, env=variables) else ""
+
+
+def only_wheel(folder: Path) -> Path:
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise BadProject(f"the project's build backend left {len(wheels)} wheels, expected one")
+    return wheels[0]
+
+
 def build(source: Path, out: Path, work: Path) -> None:
     project = Project(source)
     pair = pair_of(project)
     python, options = interpreter(pair), settings.read(source, pair.tag)
     environment = environment_folder(project, "build", pair, work)
     stable = project.table["aten"] == "stable"
-    if stable and os.environ.get("CUSTOMOPS_VARIANT") == "cuda":
-        raise BadProject(
-            f"{stable_aten.WHY} builds for the CPU only so far: VARIANT=cpu, or compile the CUDA sources by hand"
-        )
     log, attempts = work / "log", work / "network"
     attempts.touch()
     log.touch()
@@ -136,10 +158,13 @@ def build(source: Path, out: Path, work: Path) -> None:
     variables = options.environment.as_dictionary(
         variables, lambda command, env: subprocess.check_output(command, env=env, text=True)
     )
+    toolkits: list[stable_cuda.Toolkit] = []
     if stable:
-        torch = (target.site() or environment) / "torch"
-        own = stable_aten.variables(stable_aten.name_of(project), source.with_name("aten_stable"), torch)
-        variables = stable_aten.before(own, variables)
+        torch, headers = (target.site() or environment) / "torch", source.with_name("aten_stable")
+        own = stable_aten.variables(stable_aten.name_of(project), headers, torch)
+        given, variables = variables, stable_aten.before(own, variables)
+        if os.environ.get("CUSTOMOPS_VARIANT") == "cuda":
+            toolkits = stable_cuda.toolkits(project.table, given)
     record = Path(os.environ["BUILD_MEMORY"]) if os.environ.get("BUILD_MEMORY") else None
     before = memory.read(record)
     count, why = memory.jobs(before, variables.get("MAX_JOBS", ""))
@@ -148,31 +173,29 @@ def build(source: Path, out: Path, work: Path) -> None:
 
     watch = memory.Watch()
     watch.start()
-    status = 0
-    step = "the project's build backend"
-    for name, command in (("before-all", options.before_all), ("before-build", options.before_build)):
-        if command and not status:
-            step = f"{name} of [tool.cibuildwheel]"
-            status = run(
-                ["sh", "-c", prepare_command(command, project=source, package=source)], log, cwd=source, env=variables
-            )
-    if not status:
-        step = "the project's build backend"
-        config = [f"--config-setting={item}" for item in shlex.split(options.config_settings)]
-        frontend = [python, "-m", "build", "--wheel", "--no-isolation", f"--outdir={out}", *config, str(source)]
-        status = run(frontend, log, cwd=source, env=variables)
+    failed, folders = "", [work / one.name for one in toolkits] or [out]
+    if len(toolkits) > 1:
+        shutil.copytree(source, work / "before", symlinks=True)
+    for toolkit, folder in itertools.zip_longest(toolkits, folders):
+        if toolkit and not failed:
+            if toolkit != toolkits[0]:
+                stable_cuda.restore(work / "before", source)
+            print(f"{toolkit.name}: nvcc {toolkit.version()} for {' '.join(toolkit.architectures)}", flush=True)
+            variables |= stable_cuda.variables(toolkit, own, given, headers)
+        failed = failed or run_steps(python, source, folder, options, variables, log)
     watch.stop()
     watch.keep(record, before)
     reached = list(dict.fromkeys(attempts.read_text(errors="replace").splitlines()))
-    if status:
-        raise BadProject(failures.explain(log.read_text(errors="replace"), reached, step))
+    if failed:
+        raise BadProject(failures.explain(log.read_text(errors="replace"), reached, failed))
     if reached:
         print(f"warning: the build tried to reach {', '.join(reached)}, and went on without", flush=True)
-    wheels = list(out.glob("*.whl"))
-    if len(wheels) != 1:
-        raise BadProject(f"the project's build backend left {len(wheels)} wheels, expected one")
+    wheels = list(map(only_wheel, folders))
     if stable:
-        stable_aten.convert(wheels[0], int(os.environ.get("SOURCE_DATE_EPOCH", "0")))
+        by_toolkit = {one.name: Wheel(wheel) for one, wheel in zip(toolkits, wheels, strict=False)}
+        cuda = stable_cuda.Built(by_toolkit, toolkits, stable_cuda.label(toolkits, given)) if toolkits else None
+        made = stable_aten.convert(wheels[0], int(os.environ.get("SOURCE_DATE_EPOCH", "0")), cuda)
+        shutil.move(made, out / made.name)
     for name, peak in sorted(watch.peaks.items(), key=lambda item: -item[1])[:3]:
         print(f"{name}: {peak / 1e9:.2f} GB of memory to compile", flush=True)
 

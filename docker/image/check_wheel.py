@@ -10,7 +10,7 @@ and torch.
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 import elf
@@ -58,6 +58,8 @@ NOT_ASKED_FOR = re.compile(
 )
 # What a library may export: what the module in front of one that is built with aten_stable calls.
 EXPORTED = {f"aten_stable_{name}" for name in ("describe", "python", "quick", "function", "apply")}
+# The libraries that aten_stable's Python file _C.py chooses from: lib_C.cuda12.so and lib_C.cuda13.so.
+CUDA_OF_MODULE = re.compile(r"((?:[^/]+/)*)lib(\w+)\.cuda1[0-9]\.so", re.ASCII)
 TORCH_CXX = re.compile(r"_Z[A-Z]*(2at|3c10|5torch)")
 
 
@@ -181,30 +183,47 @@ def expected_cuda(record: dict) -> dict[str, dict]:
     return expected
 
 
-def check_cuda(wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str]) -> Iterator[str]:
-    """Device code: as the build record and the loader's _cuda.json say, in every unit, compressed, no GPU served twice."""
-    record, described = wheel.build_record() or {}, {}
+def cuda_groups(wheel: Wheel, names: Iterable[str], any_files: bool) -> dict[str, dict[str, str]]:
+    """{the file that describes CUDA libraries to whoever chooses one: {cuda12: its library}}.
+
+    One of a wheel of ours; with any_files, one of each module that aten_stable's Python stands in front of.
+    """
+    modules = {m.groups() for name in wheel.names if any_files and (m := CUDA_OF_MODULE.fullmatch(name))}
+    groups = {}
+    for folder, stem in sorted(modules):
+        groups[f"{folder}{stem}.cuda.json"] = {name: f"{folder}lib{stem}.{name}.so" for name in names}
+    package = wheel.info.split("-")[0]
+    return groups or {f"{package}/_cuda.json": {name: f"{package}/_{name}.so" for name in names}}
+
+
+def check_cuda(
+    wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str], any_files: bool = False
+) -> Iterator[str]:
+    """Device code: as the build record and the loader's JSON say, in every unit, compressed, no GPU served twice."""
+    record = wheel.build_record() or {}
     check_record(record)
-    if (name := f"{wheel.info.split('-')[0]}/_cuda.json") in wheel.names:  # where the loader reads it
-        described = strict.json_object(wheel.read(name), name)
     expected = expected_cuda(record)
     if record.get("variant") == "cuda" and not expected:
         yield "CUDA: the build record promises CUDA kernels and names no library"
-    if described != expected:
-        yield f"CUDA: _cuda.json says {described}, the build record {expected}"
-    if expected and "+" not in wheel.version and expected.keys() != {"cuda12", "cuda13"}:
+    groups, known = cuda_groups(wheel, expected, any_files), {}
+    for file, members in groups.items():
+        described = strict.json_object(wheel.read(file), file) if file in wheel.names else {}
+        if described != expected:
+            yield f"CUDA: {PurePosixPath(file).name} says {described}, the build record {expected}"
+        for library in members.values() - libraries.keys():
+            yield f"CUDA: {library} is missing"
+        known |= {library: (name, file) for name, library in members.items()}
+    # Of other people's, the project's own table says for which GPUs it is.
+    if expected and "+" not in wheel.version and not any_files and expected.keys() != {"cuda12", "cuda13"}:
         yield f"CUDA: a wheel without label must hold cuda12 and cuda13, this one holds {', '.join(expected)}"
-    owners: dict[int, str] = {}
-    files = {name: f"{wheel.info.split('-')[0]}/_{name}.so" for name in expected}
-    for name in files.values() - libraries.keys():
-        yield f"CUDA: {name} is missing"
+    owners: dict[tuple[str, int], str] = {}
     for file, library in sorted(libraries.items()):
         try:
             units = fatbin.units(library)
         except Refused as error:
             yield f"CUDA: {file} {error}"
             continue
-        name = next((name for name, path in files.items() if path == file), None)
+        name, group = known.get(file, (None, ""))
         if not units and name is None:
             continue
         promised = {kind: sorted(expected.get(name, {}).get(kind, ())) for kind in ("machine_code", "ptx")}
@@ -215,7 +234,7 @@ def check_cuda(wheel: Wheel, libraries: dict[str, elf.Library], facts: list[str]
             yield f"CUDA: {file} holds device code that is not compressed: nvcc -Xfatbin=-compress-all"
         facts.append(f"{file}: sm_{', sm_'.join(map(str, promised['machine_code']))}; PTX {promised['ptx'] or 'none'}")
         for architecture in promised["machine_code"]:
-            first = owners.setdefault(architecture, file)
+            first = owners.setdefault((group, architecture), file)
             if first != file and "+" not in wheel.version:
                 yield f"CUDA: sm_{architecture} is in {first} and in {file}: one of them is dead weight"
 
@@ -247,7 +266,7 @@ def check_contents(path: Path, facts: list[str], any_files: bool, megabytes: int
         yield from collect(check_library(name, wheel, libraries, facts, any_files), f"library: {name} ")
     if not compiled:
         yield "file: the wheel holds no compiled library"
-    yield from collect(check_cuda(wheel, libraries, facts))
+    yield from collect(check_cuda(wheel, libraries, facts, any_files))
     yield from check_size(wheel, megabytes)
 
 

@@ -41,11 +41,18 @@ def pin(contents: dict[str, bytes], version: str, torch: str, cuda: str) -> tupl
         if not re.match(r"Requires-Dist: torch\s*([\s<>=!~(;]|$)", line) or "extra ==" in line
     ]
     at = next(number for number, line in enumerate(head) if line.startswith("Version: "))
-    head[at : at + 1] = [f"Version: {labelled}", f"Requires-Dist: torch=={release}"]
+    head.insert(at + 1, f"Requires-Dist: torch=={release}")
     contents = contents | {f"{info}/METADATA": "\n".join([*head, *lines[end:]]).encode()}
+    return rename(contents, labelled), labelled
+
+
+def rename(contents: dict[str, bytes], version: str) -> dict[str, bytes]:
+    """The contents of a wheel under another version: in METADATA and in the names of folders."""
+    (info,) = {name.split("/")[0] for name in contents if ".dist-info/" in name}
+    head, blank, rest = contents[f"{info}/METADATA"].decode().partition("\n\n")
+    head = re.sub("^Version: .*$", f"Version: {version}", head, count=1, flags=re.MULTILINE)
+    contents = contents | {f"{info}/METADATA": f"{head}{blank}{rest}".encode()}
     stem = info.removesuffix(".dist-info")
-    renamed = f"{stem.rpartition('-')[0]}-{labelled}"
+    renamed = f"{stem.rpartition('-')[0]}-{version}"
     parts = {f"{stem}.dist-info": f"{renamed}.dist-info", f"{stem}.data": f"{renamed}.data"}
-    return {
-        "/".join([parts.get(n.split("/")[0], n.split("/")[0]), *n.split("/")[1:]]): b for n, b in contents.items()
-    }, labelled
+    return {"/".join([parts.get(n.split("/")[0], n.split("/")[0]), *n.split("/")[1:]]): b for n, b in contents.items()}

@@ -71,7 +71,7 @@ KEYS = {
     ),
     "build-requires": Key([], several(REQUIREMENT), 'a list such as ["torch", "ninja"]', "what the build imports and [build-system] requires does not name"),
     "locks": Key("locks", text(r"[A-Za-z0-9_-][\w.-]*(/[A-Za-z0-9_-][\w.-]*)*"), "a folder below the project", "where `make lock` writes requirements-build*.txt and requirements-test*.txt"),
-    "cuda": Key("13", text("12|13"), "12 or 13", "VARIANT=cuda: whose compiler CUDA_HOME and CUDACXX name"),
+    "cuda": Key("13", text("12|13"), "12 or 13", "VARIANT=cuda: whose compiler CUDA_HOME and CUDACXX name; aten = \"stable\" takes both"),
     "cuda-archs": Key("", are_architectures, '"8.0 9.0+PTX" or the like', "VARIANT=cuda: TORCH_CUDA_ARCH_LIST, unless CUDA_ARCHS or the caller's own says otherwise"),
     "manylinux": Key("auto", text(r"auto|manylinux_2_\d\d"), "auto or manylinux_2_NN", "the platform tag to reach; auto: the oldest one that the libraries allow"),
     "max-megabytes": Key(100, lambda value: type(value) is int and 0 < value <= 4096, "a whole number up to 4096", "a larger wheel is refused"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import check_wheel
 import elf
+import stable_cuda
 from project import BadProject, Project
 from record import pack
 from wheelfile import Wheel, normalize
@@ -75,7 +76,7 @@ def libraries(folder: Path, torch: Path) -> Path:
     """
     folder.mkdir(parents=True)
     (folder / "libstdc++.so").write_text("INPUT ( -l:libstdc++.a )\n")
-    for name in ("c10", "torch", "torch_cpu", "torch_python"):
+    for name in ("c10", "torch", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda"):
         (folder / f"lib{name}.so").write_text(
             f"INPUT ( -l:libstdc++.a AS_NEEDED ( {torch / 'lib/libtorch_cpu.so'} ) )\n"
         )
@@ -109,11 +110,31 @@ def faces(wheel: Wheel) -> dict[str, re.Match]:
     return found
 
 
-def convert(path: Path, epoch: int) -> Path:
-    """Writes the wheel for every Python and torch beside the one that was built, which it removes."""
-    library_folder()
+def place(contents: dict[str, bytes], found: dict[str, re.Match], built: str, cuda: stable_cuda.Built | None) -> bool:
+    """Puts libraries and the Python in front of them where the modules were; returns whether one has device code."""
     from aten_stable.face import face
 
+    with_kernels = False
+    for name, match in found.items():
+        placed = cuda.files(name, match["path"], match["name"]) if cuda else {}
+        with_kernels |= bool(placed)
+        library, module = f"lib{match['name']}.so", f"{match['path']}{match['name']}.py"
+        placed = placed or {f"{match['path']}{library}": contents[name], module: face(library).encode()}
+        del contents[name]
+        for new in placed:
+            if new in contents:
+                raise BadProject(f"{built} holds {new} already, where {WHY} puts its own")
+        contents |= placed
+        print(f"{name}: {', '.join(sorted(placed))}", flush=True)
+    return with_kernels
+
+
+def convert(path: Path, epoch: int, cuda: stable_cuda.Built | None = None) -> Path:
+    """Writes the wheel for every Python and torch beside the one that was built, which it removes.
+
+    cuda: the wheels of all toolkits, of which path is the first.
+    """
+    library_folder()
     wheel = Wheel(path)
     contents = {name: wheel.read(name) for name in wheel.names if not name.endswith(".dist-info/RECORD")}
     found = faces(wheel)
@@ -124,14 +145,10 @@ def convert(path: Path, epoch: int) -> Path:
         raise BadProject(
             f"{path.name} holds two modules called {twice[0]}, whose operators would have one name: {WHY} needs other names"
         )
-    for name, match in found.items():
-        library, module = f"lib{match['name']}.so", f"{match['path']}{match['name']}.py"
-        for new in (f"{match['path']}{library}", module):
-            if new in contents and new != name:
-                raise BadProject(f"{path.name} holds {new} already, where {WHY} puts its own")
-        contents[f"{match['path']}{library}"] = contents.pop(name)
-        contents[module] = face(library).encode()
-        print(f"{name}: {module} and {library}", flush=True)
+    with_kernels = place(contents, found, path.name, cuda)
+    version = wheel.version
+    if cuda:
+        version, contents = cuda.complete(contents, wheel, with_kernels)
     for name in contents:
         if (
             name.endswith(".py")
@@ -142,7 +159,7 @@ def convert(path: Path, epoch: int) -> Path:
                 f"warning: {name} calls load_library: what it loads by a path is now a Python module: import it instead",
                 flush=True,
             )
-    info = wheel.info
+    (info,) = {name.split("/")[0] for name in contents if ".dist-info/" in name}
     platforms = sorted({tag.split("-")[2] for tag in wheel.file_tags})
     tags = [f"py3-none-{platform}" for platform in platforms]
     lines = [
@@ -154,7 +171,8 @@ def convert(path: Path, epoch: int) -> Path:
         f"{line}\n" for line in [*lines, "Root-Is-Purelib: false", *(f"Tag: {t}" for t in tags)]
     ).encode()
     contents[f"{info}/METADATA"] = require(contents[f"{info}/METADATA"].decode()).encode()
-    target = path.with_name("-".join([*path.name.split("-")[:-3], "py3", "none", f"{'.'.join(platforms)}.whl"]))
+    name = "-".join([*path.name.split("-")[:-3], "py3", "none", f"{'.'.join(platforms)}.whl"])
+    target = path.with_name(name.replace(f"-{wheel.version}-", f"-{version}-", 1))
     path.unlink()
     pack(target, contents, epoch)
     return target

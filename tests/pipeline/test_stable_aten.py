@@ -159,12 +159,13 @@ def test_the_word_means_strict(project):
         project('[tool.customops-build]\naten = "stable"\npolicy = "torch-pinned"\n')
 
 
-def test_cuda_is_refused_before_anything_is_built(project):
+def test_cuda_for_arm_is_refused_before_anything_is_built(project):
     found = project('[tool.customops-build]\naten = "stable"\n')
-    with pytest.raises(common.Failure, match="builds for the CPU only so far: VARIANT=cpu"):
-        make_wheel.check_aten(found, "cuda")
-    make_wheel.check_aten(found, "cpu")
-    make_wheel.check_aten(project(""), "cuda")
+    with pytest.raises(common.Failure, match="builds CUDA for x86_64 alone, not for aarch64: VARIANT=cpu"):
+        make_wheel.check_aten(found, "cuda", "aarch64")
+    make_wheel.check_aten(found, "cuda", "x86_64")
+    make_wheel.check_aten(found, "cpu", "aarch64")
+    make_wheel.check_aten(project(""), "cuda", "aarch64")
 
 
 @pytest.mark.parametrize("where", [in_container])
