@@ -31,7 +31,8 @@ class Builds:
         named = [
             f"{what}{f' (CPython {p.python}, torch {p.torch})' * several}" for p in self.pairs for what in per_pair
         ]
-        which = f"images, VARIANT={self.variant} BASE={self.base}"
+        across = self.machine != images.OWN
+        which = f"images, VARIANT={self.variant} BASE={self.base}{f' ARCH={self.machine}' * across}"
         self.steps = Steps("fetch every input", which, *(f"{self.project.folder.name}: {name}" for name in named))
 
     def prepare(self) -> None:
