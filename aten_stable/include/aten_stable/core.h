@@ -132,6 +132,9 @@ class ArrayRef : public HeaderOnlyArrayRef<T> {
   ArrayRef(const std::initializer_list<T>& all) : HeaderOnlyArrayRef<T>(all) {}
   ArrayRef<T> slice(size_t start, size_t count) const { return HeaderOnlyArrayRef<T>::slice(start, count); }
   ArrayRef<T> slice(size_t start) const { return HeaderOnlyArrayRef<T>::slice(start); }
+  // torch's own class has these from some version after 2.11 on.
+  friend bool operator==(const ArrayRef& a, const ArrayRef& b) { return a.equals(b); }
+  friend bool operator!=(const ArrayRef& a, const ArrayRef& b) { return !a.equals(b); }
 };
 using IntArrayRef = ArrayRef<int64_t>;
 
@@ -424,6 +427,7 @@ class Generator {
   explicit Generator(int64_t address, DeviceIndex device = -1);  // python.h: it keeps the object
   bool defined() const { return defined_; }
   int64_t address() const { return address_; }
+  Generator borrowed() const;  // the same, which somebody else holds
   DeviceIndex device_index() const { return device_; }
   uint64_t current_seed() const;
   uint64_t seed() const;
@@ -435,6 +439,12 @@ class Generator {
   DeviceIndex device_ = -1;  // of torch's own
   std::shared_ptr<void> kept_;
 };
+
+inline Generator Generator::borrowed() const {
+  Generator other = *this;
+  other.kept_.reset();
+  return other;
+}
 
 struct TensorOptions {
   TensorOptions() = default;

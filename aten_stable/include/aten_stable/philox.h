@@ -35,15 +35,15 @@ class CUDAGeneratorImpl {
   Generator generator_;
 };
 
-// The pointer is good until the thread asks again.
+// The pointer is good until the thread asks again, and as long as the generator is held.
 template <class T>
 T* check_generator(const std::optional<Generator>& generator) {
   static_assert(std::is_same_v<T, CUDAGeneratorImpl>,
                 "aten_stable: at::CPUGeneratorImpl is not covered: draw with random_(), uniform_() or normal_() of a "
                 "tensor, which take the generator");
   TORCH_CHECK(generator && generator->defined(), "Expected Generator but received nullopt");
-  static thread_local std::optional<T> kept;
-  return &kept.emplace(*generator);
+  static thread_local std::optional<T> kept;  // outlives Python: it must hold no object of it
+  return &kept.emplace(generator->borrowed());
 }
 template <class T>
 T* get_generator_or_default(const std::optional<Generator>& generator, const Generator& otherwise) {

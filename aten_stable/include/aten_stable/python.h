@@ -19,6 +19,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 #define ATEN_STABLE_PYTHON(X)                                        \
   X(Py_IncRef, void, (Object*))                                      \
   X(Py_DecRef, void, (Object*))                                      \
+  X(Py_IsInitialized, int, ())                                       \
   X(PyObject_Type, Object*, (Object*))                               \
   X(PyObject_Call, Object*, (Object*, Object*, Object*))             \
   X(PyObject_CallFunctionObjArgs, Object*, (Object*, ...))           \
@@ -406,6 +407,7 @@ inline Generator::Generator(int64_t address, DeviceIndex device) : defined_(true
   if (address == 0 || !python.ready) return;  // then the caller holds it
   const WithLock lock;
   kept_ = std::shared_ptr<void>(shared(reinterpret_cast<Object*>(address)), [](void* object) {
+    if (python.Py_IsInitialized() == 0) return;  // a static object of the library's, at the process's end
     const WithLock again;
     python.Py_DecRef(static_cast<Object*>(object));
   });

@@ -108,7 +108,11 @@ class Tensor {
   c10::TypeMeta dtype() const { return scalar_type(); }
   c10::Device device() const { return stable_.device(); }
   c10::DeviceIndex get_device() const { return stable_.get_device(); }
-  c10::Layout layout() const { return stable_.layout(); }
+  c10::Layout layout() const {
+    int32_t layout = 0;  // stable_.layout() is newer than torch 2.10
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_layout(stable_.get(), &layout));
+    return torch::stable::detail::to<c10::Layout>(torch::stable::detail::from(layout));
+  }
   c10::TensorOptions options() const { return c10::TensorOptions(dtype()).device(device()).layout(layout()); }
   DeprecatedTypeProperties type() const { return {scalar_type(), device()}; }
 
