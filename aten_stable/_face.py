@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 
 LIBRARY = "library.so"
+# The namespace of the operators that are defined here. Libraries that other versions of aten_stable have built use others.
+_NAMESPACE = "aten_stable_0_1_0"
 
 # Each operator of ATen that the library calls: the headers leave its schema in the library.
 _USED = re.compile(rb"aten_stable:op:([^\0]+)\0")
@@ -208,12 +210,12 @@ def _takes_numbers(op, arguments):
 def _bridge(used):
     """Defines the operators that ATen's are called through, once in a process."""
     # Kept by torch, not by this module: other libraries find the operators there, and use them.
-    libraries = vars(torch.library).setdefault("_aten_stable", [])
+    libraries = vars(torch.library).setdefault(f"_{_NAMESPACE}", [])
     if not libraries:
-        libraries.append(torch.library.Library("aten_stable", "FRAGMENT"))
+        libraries.append(torch.library.Library(_NAMESPACE, "FRAGMENT"))
     for schema, function in _OWN.items():
         name = schema.partition("(")[0]
-        if not hasattr(torch.ops.aten_stable, name):  # a library built earlier may define fewer
+        if not hasattr(getattr(torch.ops, _NAMESPACE), name):
             libraries[0].define(schema)
             libraries[0].impl(name, function, "CompositeImplicitAutograd")
     for text in used:
@@ -223,7 +225,7 @@ def _bridge(used):
         name, _, overload = head.partition(".")
         arguments, _, results = rest.rpartition(") -> ")
         try:
-            torch._C._get_schema(f"aten_stable::{name}", overload)
+            torch._C._get_schema(f"{_NAMESPACE}::{name}", overload)
             continue
         except RuntimeError:
             pass

@@ -161,6 +161,15 @@ def test_only_the_stable_abi_is_included(root):
                 )
 
 
+def test_aten_stable_has_one_version(root):
+    """In the package, in C++ names, and in the namespace of the operators that Python defines."""
+    folder = root / "aten_stable"
+    version = re.search(r'__version__ = "([\d.]+)"', (folder / "__init__.py").read_text())[1]
+    name = f"aten_stable_{version.replace('.', '_')}"
+    assert f"#define ATEN_STABLE_VERSION {name}\n" in (folder / "include/aten_stable/version.h").read_text()
+    assert f'\n_NAMESPACE = "{name}"\n' in (folder / "_face.py").read_text()
+
+
 def test_aten_stable_includes_only_the_stable_abi(root):
     """Its headers have ATen's names, so what they include must be theirs or the stable ABI's."""
     folder = root / "aten_stable/include"

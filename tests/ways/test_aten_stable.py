@@ -633,6 +633,16 @@ def test_libraries_have_only_the_stable_abi(modules):
         assert any(n.startswith(("torch_", "aoti_torch_")) for n in names)
 
 
+def test_names_hold_the_version(modules):
+    """Libraries that other versions of the headers have built may be in the same process."""
+    for name, (_, stable) in modules.items():
+        library = Path(stable.__file__).with_name(f"lib{name}.so")
+        symbols = subprocess.run(["nm", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+        ours = re.findall(r" (_ZZ?N?K?(?:2at|8pybind11|11aten_stable)\w*)", symbols)
+        assert [symbol for symbol in ours if stable._NAMESPACE not in symbol] == []
+        assert len(ours) > 10
+
+
 def test_schemas_are_those_of_this_torch():
     for text in table():
         name, _, overload = text.partition("(")[0].partition(".")

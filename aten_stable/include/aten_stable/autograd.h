@@ -5,7 +5,7 @@
 #include "node.h"
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 // Dispatch keys are left out in Python: the stable ABI has no such guard. The kinds are names of torch._C.
 class DispatchGuard {
@@ -27,11 +27,11 @@ struct AutoNonVariableTypeMode : AutoDispatchBelowAutograd {
   }
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at
 
 namespace c10 {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 // clang-format off
 #define ATEN_STABLE_KEYS(X) \
@@ -112,14 +112,14 @@ class Dispatcher {
   OperatorHandle findSchemaOrThrow(const char* name, const char* overload) const { return {name, overload}; }
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 namespace impl {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 struct ExcludeDispatchKeyGuard : at::DispatchGuard {
   explicit ExcludeDispatchKeyGuard(DispatchKey key)
       : DispatchGuard("_ExcludeDispatchKeyGuard", key == DispatchKey::Autocast ? "AutocastCUDA" : toString(key)) {}
 };
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace impl
 }  // namespace c10
 
@@ -127,7 +127,7 @@ namespace torch {
 using c10::Dispatcher;
 using c10::DispatchKey;
 namespace autograd {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 template <class T>
 struct Function {
@@ -184,7 +184,7 @@ inline bool any_variable_requires_grad(const variable_list& variables) {
                      [](const Variable& v) { return v.defined() && v.requires_grad(); });
 }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace autograd
 using at::AutoGradMode;
 using at::GradMode;

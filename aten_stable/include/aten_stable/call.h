@@ -9,10 +9,11 @@
 extern "C" __attribute__((weak)) const char* torch_exception_get_what_without_backtrace();
 
 namespace aten_stable {
+inline namespace ATEN_STABLE_VERSION {
 
 // `op` is a schema after "aten_stable:op:", or the name of an operator of ours.
 [[noreturn]] inline void failed(std::string_view op) {
-  constexpr std::string_view kSchema = "aten_stable:op:", kOurs = "aten_stable::";
+  constexpr std::string_view kSchema = "aten_stable:op:", kOurs = ATEN_STABLE_OPERATORS;
   if (op.substr(0, kSchema.size()) == kSchema) op.remove_prefix(kSchema.size());
   const std::string why = &torch_exception_get_what_without_backtrace != nullptr
                               ? torch_exception_get_what_without_backtrace()
@@ -94,4 +95,5 @@ inline at::Tensor& assign(const at::Tensor& self, const at::Tensor& result) {
   return self.copy_(result);
 }
 
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable

@@ -55,6 +55,8 @@
 #include <utility>
 #include <vector>
 
+#include "version.h"
+
 static_assert(TORCH_FEATURE_VERSION == TORCH_TARGET_VERSION,
               "aten_stable: a header of the stable ABI came before, without TORCH_TARGET_VERSION: define it on the "
               "command line, as `python -m aten_stable flags` does");
@@ -67,6 +69,7 @@ static_assert(TORCH_FEATURE_VERSION == TORCH_TARGET_VERSION,
 #endif
 
 namespace aten_stable {
+inline namespace ATEN_STABLE_VERSION {
 
 template <class...>
 inline constexpr bool never = false;
@@ -84,6 +87,7 @@ std::string message(const char* otherwise, const Parts&... parts) {
   return sizeof...(parts) == 0 ? otherwise : text(parts...);
 }
 
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 // The text of torch's own macros, which need no semicolon; the types are those that torch.ops turns into the same
@@ -122,7 +126,7 @@ using std::nullopt_t;
 using std::optional;
 using std::string_view;
 
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 template <class T>
 class ArrayRef : public HeaderOnlyArrayRef<T> {
@@ -508,7 +512,7 @@ inline TensorOptions memory_format(MemoryFormat f) { return TensorOptions(f); }
 inline TensorOptions requires_grad(bool yes = true) { return TensorOptions().requires_grad(yes); }
 inline TensorOptions pinned_memory(bool yes) { return TensorOptions().pinned_memory(yes); }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 
 constexpr auto kByte = ScalarType::Byte, kUInt8 = ScalarType::Byte, kChar = ScalarType::Char, kInt8 = ScalarType::Char,
                kShort = ScalarType::Short, kInt16 = ScalarType::Short, kInt = ScalarType::Int, kInt32 = ScalarType::Int,
@@ -549,6 +553,7 @@ using torch::headeronly::DefaultPtrTraits;
 using torch::headeronly::RestrictPtrTraits;
 #endif
 
+inline namespace ATEN_STABLE_VERSION {
 template <class F>
 void parallel_for(int64_t begin, int64_t end, int64_t grain_size, const F& f) {
   torch::stable::parallel_for(begin, end, grain_size, f);
@@ -557,6 +562,7 @@ namespace internal {
 constexpr int64_t GRAIN_SIZE = 32768;
 }
 inline int get_num_threads() { return static_cast<int>(torch::stable::get_num_threads()); }
+}  // namespace ATEN_STABLE_VERSION
 
 }  // namespace at
 

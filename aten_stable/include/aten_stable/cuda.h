@@ -10,7 +10,7 @@
 #include "util.h"
 
 namespace c10::cuda {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 inline void check(cudaError_t error, const char* file, int line) {
   if (error == cudaSuccess) return;
@@ -76,13 +76,14 @@ class OptionalCUDAGuard {
   std::optional<CUDAGuard> guard_;
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace c10::cuda
 
 namespace at {
 namespace cuda {
 using namespace c10::cuda;
 
+inline namespace ATEN_STABLE_VERSION {
 inline cudaDeviceProp* getCurrentDeviceProperties() {
   static thread_local cudaDeviceProp properties;
   static thread_local int known = -1;
@@ -91,6 +92,7 @@ inline cudaDeviceProp* getCurrentDeviceProperties() {
   known = device;
   return &properties;
 }
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace cuda
 }  // namespace at
 

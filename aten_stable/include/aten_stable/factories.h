@@ -4,7 +4,7 @@
 #include "util.h"
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 // Without the dispatcher's look-up by name, where the C shim of torch has a function. Else the templates of these
 // names.
@@ -146,5 +146,5 @@ inline bool is_same_size(const Tensor& a, const Tensor& b) { return a.is_same_si
 inline Tensor& fill_(Tensor& t, const c10::Scalar& value) { return t.fill_(value); }
 inline Tensor& copy_(Tensor& t, const Tensor& from, bool non_blocking = false) { return t.copy_(from, non_blocking); }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at

@@ -4,7 +4,7 @@
 #include "tensor.h"
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 namespace indexing {
 
 enum class EllipsisIndexType { Ellipsis };
@@ -39,5 +39,5 @@ struct TensorIndex {
 };
 
 }  // namespace indexing
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at

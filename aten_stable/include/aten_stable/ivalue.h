@@ -6,7 +6,7 @@
 #include "tensor.h"
 
 namespace c10 {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 class IValue {
   using Value = std::variant<std::monostate, at::Tensor, bool, int64_t, double, std::string, Device, complex<double>,
@@ -138,5 +138,5 @@ class IValue {
   Value value_;
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace c10

@@ -7,7 +7,7 @@
 #include "module.h"
 
 namespace torch {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 class Library {
  public:
@@ -70,7 +70,7 @@ class RegisterOperators {
   }
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 namespace jit {
 using torch::RegisterOperators;
 }

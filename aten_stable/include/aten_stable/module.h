@@ -14,6 +14,7 @@
 #include "factories.h"
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
 
   using Stack = StableIValue*;
   using Kernel = std::function<void(Stack, uint64_t, uint64_t)>;
@@ -83,7 +84,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   struct Results<std::pair<A, B>> : Results<std::tuple<A, B>> {};
 
   template <class Declared, class Hold>
-  decltype(auto) pass(Hold & value) {
+  decltype(auto) pass(Hold& value) {
     if constexpr (std::is_same_v<Hold, Bare<Declared>>)
       return static_cast<Declared>(value);
     else
@@ -207,4 +208,5 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return all + "\"";
   }
 
+  }  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable

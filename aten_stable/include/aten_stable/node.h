@@ -10,7 +10,7 @@
 #include "quick.h"
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 class AutoGradMode {
  public:
@@ -32,12 +32,12 @@ struct GradMode {
   static void set_enabled(bool enabled) { aoti_torch_grad_mode_set_enabled(enabled); }
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at
 
 namespace torch {
 namespace autograd {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 using Variable = at::Tensor;
 using variable_list = std::vector<Variable>;
 using tensor_list = variable_list;
@@ -46,17 +46,19 @@ using at::GradMode;
 using at::NoGradGuard;
 
 class AutogradContext;
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace autograd
 }  // namespace torch
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
   struct Node;
-}
+  }
+}  // namespace aten_stable
 
 namespace torch {
 namespace autograd {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 class AutogradContext {
  public:
@@ -76,11 +78,12 @@ class AutogradContext {
   bool materialize_ = true;
 };
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace autograd
 }  // namespace torch
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
 
   using Maybe = std::vector<std::optional<at::Tensor>>;  // Tensor?[]: a tensor that is not defined crosses as nothing
   inline Maybe maybe(const std::vector<at::Tensor>& list) {
@@ -239,37 +242,37 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     }
     return all.release();
   }
-  inline at::Tensor tensor_of(Object * object) {
+  inline at::Tensor tensor_of(Object* object) {
     std::optional<at::Tensor> value;
     if (!is_none(object) && !Quick<at::Tensor>::unwrap(object, value))
       throw std::runtime_error("torch::autograd::Function: a Tensor is expected");
     return value ? *value : at::Tensor();
   }
-  inline Node::List list_of(Object * tuple) {
+  inline Node::List list_of(Object* tuple) {
     Node::List all;
     for (Size i = 0, n = python.PyTuple_Size(tuple); i < n; ++i)
       all.push_back(tensor_of(python.PyTuple_GetItem(tuple, i)));
     return all;
   }
-  inline Owned checked(Object * result) {
+  inline Owned checked(Object* result) {
     if (result == nullptr) throw PythonError::take();
     return Owned(result);
   }
-  inline Owned attribute(Object * object, const char* name) {
+  inline Owned attribute(Object* object, const char* name) {
     return checked(python.PyObject_GetAttrString(object, name));
   }
   // object.name(*list), unless the list is empty.
-  inline void call_method(Object * object, const char* name, const Node::List& list) {
+  inline void call_method(Object* object, const char* name, const Node::List& list) {
     if (list.empty()) return;
     const Owned arguments = checked(tuple_of(list));
     checked(python.PyObject_Call(attribute(object, name).get(), arguments.get(), nullptr));
   }
-  inline const std::shared_ptr<Node>& node_of(Object * capsule) {
+  inline const std::shared_ptr<Node>& node_of(Object* capsule) {
     return *static_cast<std::shared_ptr<Node>*>(python.PyCapsule_GetPointer(capsule, nullptr));
   }
 
   // What forward gives, and to ctx what it has told its own context.
-  inline Object* Node::forward_for(Object * ctx, Object * capsule, Size tensors) {
+  inline Object* Node::forward_for(Object* ctx, Object* capsule, Size tensors) {
     const Owned needs = attribute(ctx, "needs_input_grad");  // of the capsule, then of the tensors
     for (Size i = 1; i <= tensors; ++i)
       context.needs_.push_back(grad_enabled && python.PyObject_IsTrue(python.PyTuple_GetItem(needs.get(), i)) == 1);
@@ -337,6 +340,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     static inline const std::string& ns = register_functions();
   };
 
+  }  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 // For the module in front of the library: (forward, backward) of a class, and then that class's apply.

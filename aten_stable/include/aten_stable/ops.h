@@ -5,7 +5,7 @@
 #include "indexing.h"
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 using aten_stable::call;
 
@@ -356,5 +356,5 @@ inline Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> i
   return index_put_(c10::ArrayRef<indexing::TensorIndex>(indices), value);
 }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at

@@ -8,7 +8,7 @@
 #include "factories.h"
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 struct PhiloxCudaState {
   uint64_t seed_ = 0, offset_ = 0;
@@ -50,7 +50,7 @@ T* get_generator_or_default(const std::optional<Generator>& generator, const Gen
   return check_generator<T>(generator && generator->defined() ? generator : otherwise);
 }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 
 namespace cuda {
 namespace detail {

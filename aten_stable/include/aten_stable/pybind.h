@@ -4,6 +4,7 @@
 #include "quick.h"
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
 
   inline std::string literal(bool value) { return value ? "True" : "False"; }
   inline std::string literal(const char* value) {
@@ -38,9 +39,11 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return json;
   }
 
+  }  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 namespace pybind11 {
+inline namespace ATEN_STABLE_VERSION {
 
 struct none {};
 struct kw_only {};
@@ -181,6 +184,7 @@ class module_ {
 };
 using module = module_;
 
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace pybind11
 namespace py = pybind11;
 

@@ -11,6 +11,7 @@
 #include "wire.h"
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
 
   struct Object;  // PyObject
   using Size = intptr_t;
@@ -126,7 +127,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
    private:
     Object* object_;
   };
-  inline Object* shared(Object * object) {
+  inline Object* shared(Object* object) {
     python.Py_IncRef(object);
     return object;
   }
@@ -217,15 +218,15 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
 
   // Exactly of this type? References to types are not kept: somebody else holds the object.
-  inline bool is_exactly(Object * object, std::initializer_list<Object*> types) {
+  inline bool is_exactly(Object* object, std::initializer_list<Object*> types) {
     Object* type = python.PyObject_Type(object);
     python.Py_DecRef(type);
     return std::find(types.begin(), types.end(), type) != types.end();
   }
-  inline Object* call_with(Object * callable, Object * argument) {
+  inline Object* call_with(Object* callable, Object* argument) {
     return python.PyObject_CallFunctionObjArgs(callable, argument, static_cast<Object*>(nullptr));
   }
-  inline bool is_none(Object * object) { return object == python._Py_NoneStruct; }
+  inline bool is_none(Object* object) { return object == python._Py_NoneStruct; }
 
   template <class T, class = void>
   struct Quick {
@@ -397,10 +398,11 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   template <class A, class B>
   struct QuickResult<std::pair<A, B>> : QuickResult<std::tuple<A, B>> {};
 
+  }  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 namespace c10 {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 inline Generator::Generator(int64_t address, DeviceIndex device) : defined_(true), address_(address), device_(device) {
   using namespace ::aten_stable;
@@ -413,5 +415,5 @@ inline Generator::Generator(int64_t address, DeviceIndex device) : defined_(true
   });
 }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace c10

@@ -10,6 +10,7 @@
 #include "python.h"
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
 
   using Arguments = Object* const*;
   // false: these arguments are for torch.ops. Else the result, or null with Python's error set.
@@ -32,7 +33,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
 
   template <class T>
-  bool take_quick(Object * object, std::optional<T> & value) {
+  bool take_quick(Object* object, std::optional<T>& value) {
     return Quick<T>::in(object, value);
   }
 
@@ -106,7 +107,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
 
   // CPython 3.10 exports no PyObject_Vectorcall.
-  inline Object* call_as_given(Object * callable, Arguments arguments, Size count, Object * keywords) {
+  inline Object* call_as_given(Object* callable, Arguments arguments, Size count, Object* keywords) {
     const Owned positional(python.PyTuple_New(count)), named(python.PyDict_New());
     if (!positional || !named) return nullptr;
     for (Size i = 0; i < count; ++i) python.PyTuple_SetItem(positional.get(), i, shared(arguments[i]));
@@ -116,7 +117,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return python.PyObject_Call(callable, positional.get(), named.get());
   }
 
-  inline Object* enter_quick(Object * self, Arguments arguments, Size count, Object * keywords) {
+  inline Object* enter_quick(Object* self, Arguments arguments, Size count, Object* keywords) {
     const auto& function = *static_cast<QuickFunction*>(python.PyCapsule_GetPointer(self, nullptr));
     Object* places[kMostArguments];
     Object* result = nullptr;
@@ -143,6 +144,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return python.PyCFunction_NewEx(definition, self, module);
   }
 
+  }  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 // What the module in front of the library calls, with Python's lock held. First with two classes and functions of

@@ -12,10 +12,10 @@
   }
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 class Tensor;
 const Tensor& with_grad(const Tensor& t, const c10::TensorOptions& o);
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 namespace Reduction {
 enum Reduction { None, Mean, Sum, END };
 }
@@ -25,24 +25,27 @@ enum Reduction { None, Mean, Sum, END };
 // library for those who load it. call.h defines it.
 #define ATEN(R, name, overload, text, ...) \
   ::aten_stable::call<R>(                  \
-      ::aten_stable::Op{"aten::" name, "aten_stable::" name, overload, "aten_stable:op:" text}, ##__VA_ARGS__)
-#define BRIDGE(R, name, ...)                                                                                      \
-  ::aten_stable::call<R>(::aten_stable::Op{"aten_stable::" name, "aten_stable::" name, "", "aten_stable::" name}, \
-                         __VA_ARGS__)
+      ::aten_stable::Op{"aten::" name, ATEN_STABLE_OPERATORS name, overload, "aten_stable:op:" text}, ##__VA_ARGS__)
+#define BRIDGE(R, name, ...)                                                                                     \
+  ::aten_stable::call<R>(                                                                                        \
+      ::aten_stable::Op{ATEN_STABLE_OPERATORS name, ATEN_STABLE_OPERATORS name, "", ATEN_STABLE_OPERATORS name}, \
+      __VA_ARGS__)
 #define TENSORS(...) std::tuple<__VA_ARGS__>
 // Templates, so that only what is used is compiled.
 #define G template <class = void>
 
 namespace aten_stable {
+inline namespace ATEN_STABLE_VERSION {
 struct Op {
   const char *name, *bridge, *overload, *schema;
 };
 template <class R, class... Args>
 R call(const Op& op, const Args&... args);
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 namespace indexing {
 struct TensorIndex;
 }
@@ -316,5 +319,5 @@ std::ostream& operator<<(std::ostream& out, const T&) {
 using TensorList = c10::ArrayRef<Tensor>;
 using ITensorListRef = TensorList;
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at

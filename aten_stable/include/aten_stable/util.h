@@ -7,7 +7,7 @@
 #include "ops.h"
 
 namespace c10 {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 template <class T>
 class Range {
@@ -102,11 +102,11 @@ inline int64_t maybe_wrap_dim(int64_t dim, int64_t dims, bool wrap_scalar = true
   return dim < 0 ? dim + last : dim;
 }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace c10
 
 namespace at {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 
 using DimVector = c10::SmallVector<int64_t, 5>;
 using c10::maybe_wrap_dim;
@@ -225,11 +225,11 @@ inline Context& globalContext() {
   return one;
 }
 
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace at
 
 namespace c10 {
-inline namespace aten_stable_0 {
+inline namespace ATEN_STABLE_VERSION {
 inline uint64_t Generator::current_seed() const {
   return static_cast<uint64_t>(BRIDGE(int64_t, "seed", address_, std::string("initial_seed"), int64_t(0)));
 }
@@ -242,5 +242,5 @@ inline void Generator::set_current_seed(uint64_t seed) const {
 using at::DeviceGuard;
 using at::DimVector;
 using at::OptionalDeviceGuard;
-}  // namespace aten_stable_0
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace c10

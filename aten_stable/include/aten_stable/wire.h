@@ -7,6 +7,7 @@
 #include "tensor.h"
 
 namespace aten_stable {
+inline namespace ATEN_STABLE_VERSION {
 
 template <class T, class = void>
 struct Wire {
@@ -233,4 +234,5 @@ typename Wire<T>::Hold take(StableIValue value) {
   }
 }
 
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
