@@ -181,7 +181,7 @@ def build(source: Path, out: Path, work: Path) -> None:
             if toolkit != toolkits[0]:
                 stable_cuda.restore(work / "before", source)
             print(f"{toolkit.name}: nvcc {toolkit.version()} for {' '.join(toolkit.architectures)}", flush=True)
-            variables |= stable_cuda.variables(toolkit, own, given, headers)
+            variables |= stable_cuda.variables(toolkit, own, given, headers, source)
         failed = failed or run_steps(python, source, folder, options, variables, log)
     watch.stop()
     watch.keep(record, before)

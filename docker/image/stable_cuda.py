@@ -8,6 +8,7 @@ CUDA: extensions link its CUDA runtime, and these do not (toolkit_of_build.py). 
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -24,6 +25,16 @@ from wheelfile import Wheel
 WHY = 'aten = "stable" with VARIANT=cuda'
 # Those of our own releases (csrc/nvcc.py): each GPU is served by the oldest toolkit that knows it.
 DEFAULT = "7.0 7.5 8.0 8.6 9.0+PTX 10.0 12.0+PTX"
+# sh nvcc.sh NVCC ARGUMENT...
+NVCC = """source={source}
+for word in "$@"; do
+  case $word in
+    "$source"*" "*) ;;
+    "$source"*.cu) set -- "$@" "-Xcudafe=--orig_src_path_name ${{word#"$source"}}" ;;
+  esac
+done
+exec "$@"
+"""
 HOOK = Path(__file__).with_name("toolkit_of_build.py")
 
 
@@ -97,7 +108,16 @@ def python_path(folder: Path, given: str) -> str:
     return os.pathsep.join([str(folder), given])
 
 
-def variables(toolkit: Toolkit, own: Mapping[str, str], given: Mapping[str, str], work: Path) -> dict[str, str]:
+def nvcc_command(toolkit: Toolkit, path: str, source: Path, script: Path) -> str:
+    """nvcc for torch's BuildExtension, which takes a command: nvcc names internal symbols after a source's path, let it be relative."""
+    script.write_text(NVCC.format(source=shlex.quote(f"{source}/")))
+    ccache = ["ccache"] if shutil.which("ccache", path=path) else []  # as torch itself has it, from 2.13 on
+    return shlex.join(["sh", str(script), *ccache, f"{toolkit.home}/bin/nvcc"])
+
+
+def variables(
+    toolkit: Toolkit, own: Mapping[str, str], given: Mapping[str, str], work: Path, source: Path
+) -> dict[str, str]:
     """Of the build by one toolkit.
 
     own: CXXFLAGS of stable_aten.variables(), of which nvcc gets its share. given: what the build has otherwise. work: its folder.
@@ -112,6 +132,7 @@ def variables(toolkit: Toolkit, own: Mapping[str, str], given: Mapping[str, str]
         "CUDA_HOME": home,
         "CUDA_PATH": home,
         "CUDACXX": f"{home}/bin/nvcc",
+        "PYTORCH_NVCC": nvcc_command(toolkit, given["PATH"], source, work / "nvcc.sh"),
         "FORCE_CUDA": "1",
         "TORCH_CUDA_ARCH_LIST": ";".join(map(for_torch, toolkit.architectures)),
         "NVCC_PREPEND_FLAGS": " ".join([*flags, "-Xfatbin=-compress-all", given.get("NVCC_PREPEND_FLAGS", "")]).strip(),

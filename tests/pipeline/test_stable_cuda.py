@@ -92,7 +92,7 @@ def test_the_variables_of_a_build(homes, tmp_path):
         "NVCC_PREPEND_FLAGS": "-G",
         "NVCC_APPEND_FLAGS": "-objtemp",
     }
-    found = stable_cuda.variables(one, own, given, work)
+    found = stable_cuda.variables(one, own, given, work, tmp_path / "a project")
     assert found["CUDA_HOME"] == homes["CUDA13_HOME"]
     assert found["TORCH_CUDA_ARCH_LIST"] == "10.0+PTX"
     assert found["PATH"] == f"{homes['CUDA13_HOME']}/bin:/bin"
@@ -107,6 +107,10 @@ def test_the_variables_of_a_build(homes, tmp_path):
     assert not any("-std" in word for word in words)  # torch's BuildExtension says which, and nvcc takes one alone
     assert "libcudart_static.a" in (work / "lib/libcudart.so").read_text()
     assert found["PYTHONPATH"] == f"{work}/site:/env"
+    command = found["PYTORCH_NVCC"].replace(f"{one.home}/bin/nvcc", "printf '%s,'")
+    words = f"-c '{tmp_path}/a project/csrc/a.cu' '{tmp_path}/a project/b c.cu' -o '{tmp_path}/a project/a.o'"
+    run = subprocess.run(["sh", "-c", f"{command} {words}"], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("/a.o,-Xcudafe=--orig_src_path_name csrc/a.cu,")
 
 
 TORCH = {
