@@ -64,7 +64,7 @@ bundle:  ## every locked input in BUNDLE=build/inputs.tar; `make wheel BUNDLE=..
 
 ##@ check
 test:  ## the op tests against the wheel of dist/ (built if absent), then the pipeline's; ARCH=aarch64: ARM's, by qemu
-	$(if $(ARCH),$(RUN) docker/emulated.py --arch "$(ARCH)" $(EMULATED),$(RUN) docker/make_wheel.py test $(BUILD_FLAGS))
+	$(if $(and $(ARCH),$(filter .,$(PROJECT))),$(RUN) docker/emulated.py --arch "$(ARCH)" $(EMULATED),$(RUN) docker/make_wheel.py test $(BUILD_FLAGS))
 	$(if $(ARCH),,$(if $(filter .,$(PROJECT)),$(RUN) docker/make_wheel.py test-pipeline))
 
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds

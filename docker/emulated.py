@@ -15,12 +15,16 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import children
 import cpu_library
 import fetch
+import interpreters
+import project_run
 import rootfs
 from common import (
     CACHE,
@@ -29,6 +33,7 @@ from common import (
     ROOT,
     Failure,
     environment,
+    fresh_folder,
     main_guard,
     read_debian_lock,
     read_requirements,
@@ -36,6 +41,7 @@ from common import (
     virtual_environment,
 )
 from image import elf
+from image import environment as packages
 from image.project import Pair, Project
 
 QEMU, SYSTEM, PACKAGES = (
@@ -49,6 +55,8 @@ WITHOUT_KERNELS = ("test_cuda.py", "test_loader.py", "test_report.py", "test_doc
 LAUNCHER = """#!/bin/sh
 PYTHONHOME={root}/usr QEMU_LD_PREFIX={root} exec {qemu} -cpu "${{EMULATED_CPU:-max}}" -0 "$0" {root}/usr/bin/python3.11 "$@"
 """
+
+NAMES = ("python", "python3")  # of what test commands start
 
 # What `pytest` of a test command is: unpacked wheels bring no programs, and this machine's own has another Python.
 PYTEST = """#!/bin/sh
@@ -97,14 +105,14 @@ def prepared() -> Path:
     """The folder .cache/aarch64: python, which starts the emulated CPython; root/; site/, its packages."""
     folder = CACHE / "aarch64"
     inputs = (QEMU, SYSTEM, PACKAGES, Path(rootfs.__file__))
-    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER, PYTEST])
+    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER, *NAMES])
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == expected:
         return folder
     fetch_inputs()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    root, qemu, launcher = folder / "root", folder / "qemu-aarch64-static", folder / "python"
+    root, qemu = folder / "root", folder / "qemu-aarch64-static"
     take_qemu(qemu)
     rootfs.assemble(SYSTEM, CACHE / "debian", folder / "root.tar")
     with tarfile.open(folder / "root.tar") as tar:
@@ -112,9 +120,35 @@ def prepared() -> Path:
     (folder / "root.tar").unlink()
     for entry in read_requirements(PACKAGES):
         unpacked(fetch.find_wheel(WHEELS, entry.path, entry.sha256), folder / "site")
-    write_launcher(launcher, root, qemu)
-    write_pytest(folder / "site/bin/pytest", launcher)
+    for name in NAMES:
+        write_launcher(folder / name, root, qemu)
     stamp.write_text(expected)
+    return folder
+
+
+def environment_for(project: Project, pair: Pair) -> Path:
+    """A folder of what the project's lock for tests names. What PACKAGES holds of it comes from there, whatever its version;
+    pure Python comes from the lock; what is compiled for x86-64 alone is left out, and named."""
+    folder, site = fresh_folder("aarch64-environment"), prepared() / "site"
+    held = {name.partition("==")[0]: (name, files) for name, files in packages.entries(site).items()}
+    others, lacking = [], []
+    for entry in read_requirements(project.lock("test", pair)):
+        name, files = held.get(packages.normalized(entry.package), ("", ()))
+        wheel = fetch.find_wheel(project_run.WHEELS, entry.path, entry.sha256)
+        if name:
+            others += [f"{name} for {entry.version}"] * (name.partition("==")[2].partition("+")[0] != entry.version)
+            for file in files:
+                (folder / file).parent.mkdir(exist_ok=True)
+                (folder / file).symlink_to(site / file)
+        elif wheel.name.endswith("-none-any.whl"):
+            unpacked(wheel, folder)
+        else:
+            lacking.append(entry.path)
+    write_pytest(folder / "bin/pytest", prepared() / "python")
+    if others:
+        print(f"what tests import on aarch64: {', '.join(others)}", flush=True)
+    if lacking:
+        print(f"without {', '.join(lacking)}: compiled, and docker/locks/aarch64 has none for aarch64", flush=True)
     return folder
 
 
@@ -154,18 +188,31 @@ def random_calls(env: dict[str, str], seconds: int, seed: int) -> None:
     children.run(script, env=env, cwd=prepared())
 
 
-def test_wheel(project: Project, pair: Pair, out: Path) -> None:
+def held_torch() -> str:
+    return next(entry.version for entry in read_requirements(PACKAGES) if entry.package == "torch")
+
+
+def check_pairs(pairs: list[Pair]) -> None:
+    """Refuses what would be built or tested as something else."""
+    if len(pairs) > 1 or pairs[0].python != interpreters.LOCKED:
+        raise Failure(
+            f"ARCH=aarch64 builds and tests for CPython {interpreters.LOCKED} with torch {held_torch()} alone, not for "
+            f"{', '.join(pair.python for pair in pairs)}: make wheel ARCH=aarch64 PYTHONS={interpreters.LOCKED} TORCHES={pairs[0].torch}"
+        )
+
+
+def test_wheel(project: Project, pair: Pair, out: Path, options: Mapping[str, str] = MappingProxyType({})) -> None:
     """The test stage of `make wheel ARCH=aarch64`: the project's own tests, and of this one, whose tests take hours, random calls."""
-    (wheel,) = out.glob("*.whl")
     if project.folder == ROOT:
+        (wheel,) = out.glob("*.whl")
         return random_calls(variables(library_of(wheel).parents[1]), SECONDS_OF_A_WHEEL, 0)
-    torch = next(entry.version for entry in read_requirements(PACKAGES) if entry.package == "torch")
     env = variables(
-        wheel.parent,
+        out,
         CUSTOMOPS_TARGET="aarch64",
-        BUILD_PAIR=f"{pair.python} {torch}",
+        BUILD_PAIR=f"{pair.python} {held_torch()}",
         BUILD_INTERPRETER=str(prepared() / "python"),
-        BUILD_ENVIRONMENT=str(prepared() / "site"),
+        BUILD_ENVIRONMENT=str(environment_for(project, pair)),
+        **options,
     )
     del env["PYTHONPATH"]
     script = [virtual_environment("tools") / "python", IMAGE_SCRIPTS / "test_project.py", out, project.folder]
@@ -173,7 +220,7 @@ def test_wheel(project: Project, pair: Pair, out: Path) -> None:
         error = Path(folder, "error")
         if children.run(script, env=env | {"BUILD_ERROR": str(error)}, check=False).returncode:
             raise Failure(
-                error.read_text().strip() if error.exists() else f"the tests of {wheel.name} failed, see above"
+                error.read_text().strip() if error.exists() else f"the tests of {project.folder.name} failed, see above"
             )
 
 

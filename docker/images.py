@@ -50,9 +50,9 @@ def machine_of(name: str) -> str:
     return found[1] if found else OWN
 
 
-def own_wheels(dist: Path) -> list[Path]:
+def own_wheels(dist: Path, machine: str = OWN) -> list[Path]:
     """The wheels of a folder that are not for another machine."""
-    return [wheel for wheel in sorted(dist.glob("*.whl")) if machine_of(wheel.name) == OWN]
+    return [wheel for wheel in sorted(dist.glob("*.whl")) if machine_of(wheel.name) == machine]
 
 
 def dockerfile(variant: str, tree: Path = ROOT) -> Path:

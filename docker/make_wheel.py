@@ -314,7 +314,7 @@ def make_wheel(
             made.append((built.rename(out / built.name), pair))
         steps.next()
         if across:
-            emulated.test_wheel(project, pair, out)
+            emulated.test_wheel(project, pair, out, test_options())
         elif engine == "host":
             host_build.test(project, pair, out, test_options())
         else:
@@ -325,12 +325,20 @@ def make_wheel(
 
 
 def test_wheel(
-    project: Project, pairs: list[Pair], engine: str, variant: str, base: str, archs: dict[str, str]
+    project: Project,
+    pairs: list[Pair],
+    engine: str,
+    variant: str,
+    base: str,
+    archs: dict[str, str],
+    machine: str = images.OWN,
 ) -> None:
-    """Runs the test stage on the wheel in dist/."""
-    wheels = images.own_wheels(project.dist)
+    """Runs the test stage on the wheel in dist/; builds it if there is none for the machine."""
+    wheels = images.own_wheels(project.dist, machine)
     if not wheels:
-        return make_wheel(project, pairs, engine, variant, base, archs, images.OWN)
+        return make_wheel(project, pairs, engine, variant, base, archs, machine)
+    if machine != images.OWN:
+        return test_across(project, pairs)
     if engine == "host":
         host_build.check_host()
     for wheel in wheels if engine != "host" else ():
@@ -348,6 +356,13 @@ def test_wheel(
         else:
             python = pythons.mounts(engine, names["build"], pair)
             test_in_container(project, pair, engine, names["test"], python, project.dist)
+
+
+def test_across(project: Project, pairs: list[Pair]) -> None:
+    fetch.fetch_set("tools")
+    for pair in pairs:
+        project_run.fetch_locks(project, pair, "build", "test")
+        emulated.test_wheel(project, pair, project.dist, test_options())
 
 
 def test_pipeline() -> None:
@@ -385,6 +400,8 @@ def read_options(args: argparse.Namespace) -> dict:
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
     pythons.check_all(pairs, engine, args.base)
+    if machine != images.OWN:
+        emulated.check_pairs(pairs)
     cache = object_store.parse(args.cache)
     if cache and engine == "host":
         raise Failure("CACHE needs docker or podman: ENGINE=host compiles everything")
@@ -410,7 +427,7 @@ def main() -> None:
     options = read_options(args)
     if args.action == "wheel":
         return make_wheel(**options)
-    del options["machine"], options["cache"]
+    del options["cache"]
     test_wheel(**options)
 
 

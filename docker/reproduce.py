@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import children
+import emulated
 import engine as engines
 import fetch
 import images
@@ -204,6 +205,8 @@ def main() -> None:
     project = project_run.load(args.project)
     pairs = project_run.pairs(project, args.pythons, args.torches)
     pythons.check_all(pairs, engine, args.base)
+    if machine != images.OWN:
+        emulated.check_pairs(pairs)
     for pair in pairs:
         reproduce(engine, args.variant, args.base, archs, project, pair, machine)
 

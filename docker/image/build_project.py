@@ -84,6 +84,8 @@ def build_variables(project: Project, source: Path, environment: Path, python: P
     base = {k: v for k, v in os.environ.items() if not k.startswith(("BUILD_", "PYTHON", "PIP_"))}
     maps = f"-ffile-prefix-map={source}=. -ffile-prefix-map={environment.resolve()}=environment"
     cuda, cross = architectures.cuda_variables(project.table, base), target.variables(python)
+    described = log.with_name("target")
+    there = target.describe_python(python, described)
     path = [environment / "bin", python.parent, *([Path(cuda["CUDA_HOME"], "bin")] if "CUDA_HOME" in cuda else [])]
     # First ours, which corrects what libfaketime makes of a sleep.
     preload = [word for word in (str(NETWORK) if NETWORK.exists() else "", base.get("LD_PRELOAD")) if word]
@@ -94,9 +96,9 @@ def build_variables(project: Project, source: Path, environment: Path, python: P
         """The last word on one subject holds: the caller's, and after these, the project's."""
         return " ".join(word for word in (cross.get(name, ""), base.get(name, ""), *own) if word)
 
-    return base | linker(python) | cuda | cross | {
+    return base | linker(python) | cuda | cross | there | {
         "PATH": os.pathsep.join([*map(str, path), base["PATH"]]),
-        "PYTHONPATH": str(environment),
+        "PYTHONPATH": os.pathsep.join(map(str, (environment, described) if there else (environment,))),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",
@@ -133,7 +135,8 @@ def run_steps(
             command = prepare_command(command, project=source, package=source)
             if run(["sh", "-c", command], log, cwd=source, env=variables):
                 return f"{name} of [tool.cibuildwheel]"
-    config = [f"--config-setting={item}" for item in shlex.split(options.config_settings)]
+    told = target.config_settings(Project(source).backend, variables["PATH"], log.with_name("target"))
+    config = [f"--config-setting={item}" for item in [*told, *shlex.split(options.config_settings)]]
     frontend = [python, "-m", "build", "--wheel", "--no-isolation", f"--outdir={out}", *config, str(source)]
     return "the project's build backend" if run(frontend, log, cwd=source, env=variables) else ""
 

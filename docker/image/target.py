@@ -7,6 +7,7 @@ Standard library only.
 
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -61,3 +62,63 @@ def variables(python: Path) -> dict[str, str]:
         flags = [*(f"-I{path}" for path in headers), f"-ffile-prefix-map={folder}=environment"]
         found |= {"CFLAGS": " ".join(flags), "CXXFLAGS": " ".join(flags), "LDFLAGS": f"-L{folder}/torch/lib"}
     return found
+
+
+# A module that sysconfig reads in place of the one of this machine's Python. FindPython of CMake, Meson and nanobind ask
+# sysconfig for the suffix of modules, and have no variable for it.
+SYSCONFIG = """# Of {python}, as if it ran on {machine}.
+from importlib import import_module
+
+build_time_vars = dict(import_module({own!r}).build_time_vars)
+for _name in ("EXT_SUFFIX", "SOABI", "MULTIARCH"):
+    build_time_vars[_name] = build_time_vars[_name].replace({this!r}, {machine!r})
+"""
+SYSCONFIG_NAME = "_sysconfigdata_of_target"
+
+MESON = """[binaries]
+c = '{cc}'
+cpp = '{cxx}'
+ar = '{machine}-linux-gnu-ar'
+strip = '{machine}-linux-gnu-strip'
+{tools}
+[host_machine]
+system = 'linux'
+cpu_family = '{machine}'
+cpu = '{machine}'
+endian = 'little'
+
+[properties]
+needs_exe_wrapper = true
+"""
+MESON_TOOLS = (
+    "pybind11-config",
+    "numpy-config",
+    "cython",
+    "cmake",
+)  # which run on this machine, and are asked for the other
+
+
+def describe_python(python: Path, folder: Path) -> dict[str, str]:
+    """Variables that make sysconfig of this machine's Python name modules for the other; writes a module into the folder, which
+    has to be on the PYTHONPATH. Programs that are started with `python -I` do not see it: of these, no build backend is known."""
+    if not is_another():
+        return {}
+    own = ask(python, "sysconfig._get_sysconfigdata_name()")
+    text = SYSCONFIG.format(python=python, machine=machine(), own=own, this=platform.machine())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{SYSCONFIG_NAME}.py").write_text(text)
+    return {"_PYTHON_SYSCONFIGDATA_NAME": SYSCONFIG_NAME}
+
+
+def config_settings(backend: str, path: str, folder: Path) -> list[str]:
+    """What a build backend has to be told beside variables: meson-python, a cross file, which this writes into the folder.
+
+    path: the build's PATH, on which tools are looked for that a project's meson.build may ask for.
+    """
+    if not is_another() or backend.partition(":")[0] != "mesonpy":
+        return []
+    tools = "".join(f"{name} = '{found}'\n" for name in MESON_TOOLS if (found := shutil.which(name, path=path)))
+    file = folder / "cross.ini"
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(MESON.format(cc=compiler("c"), cxx=compiler(), machine=machine(), tools=tools))
+    return [f"setup-args=--cross-file={file}"]

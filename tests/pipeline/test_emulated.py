@@ -5,7 +5,9 @@ import zipfile
 
 import common
 import emulated
+import project_run
 import pytest
+from project import Pair
 
 
 def versions(lock):
@@ -19,6 +21,49 @@ def test_the_emulated_packages_are_those_of_the_test_image():
         name: theirs[name] for name in ours if name != "torch"
     }
     assert ours["torch"] == "2.10.0"  # the oldest that the library runs on
+
+
+def test_tests_import_what_their_lock_names(tmp_path, monkeypatch, capsys):
+    """For ARM what the pipeline has for it, whatever its version; pure Python from the lock; nothing else."""
+    site, wheels, folder = tmp_path / "site", tmp_path / "wheels", tmp_path / "project"
+    for name, version in (("torch", "2.10.0+cpu"), ("scipy", "1.17.1")):
+        (site / name).mkdir(parents=True)
+        (site / f"{name}-{version}.dist-info").mkdir()
+        (site / f"{name}-{version}.dist-info/RECORD").write_text(f"{name}/__init__.py,,\n")
+    for path in (wheels, folder / "locks"):
+        path.mkdir(parents=True)
+    with zipfile.ZipFile(wheels / "einops-0.8-py3-none-any.whl", "w") as archive:
+        archive.writestr("einops.py", "")
+    (wheels / "pandas-3.0-cp311-cp311-manylinux_2_28_x86_64.whl").touch()
+    (folder / "pyproject.toml").write_text("")
+    lock = "".join(f"{name} --hash=sha256:{'0' * 64}\n" for name in ("einops==0.8", "pandas==3.0", "torch==2.13.0"))
+    (folder / "locks/requirements-test.txt").write_text(lock)
+    monkeypatch.setattr(emulated, "prepared", lambda: tmp_path)
+    monkeypatch.setattr(emulated, "fresh_folder", lambda name: (tmp_path / name).mkdir() or tmp_path / name)
+    monkeypatch.setattr(project_run, "WHEELS", wheels)
+    made = emulated.environment_for(project_run.load(folder), Pair("3.11", "2.13.0"))
+    assert {path.name for path in made.iterdir()} == {"torch", "bin", "einops.py"}
+    assert (made / "torch").resolve() == site / "torch"
+    said = capsys.readouterr().out
+    assert "torch==2.10.0+cpu for 2.13.0" in said
+    assert "without pandas==3.0: compiled, and docker/locks/aarch64 has none" in said
+
+
+@pytest.mark.parametrize(
+    ("pairs", "refused"),
+    [
+        ([("3.11", "2.13.0")], False),
+        ([("3.13", "2.13.0")], True),
+        ([("3.11", "2.13.0"), ("3.13", "2.13.0")], True),
+        ([("3.11", "2.10.0"), ("3.11", "2.13.0")], True),  # the same wheel twice: there is one torch for ARM
+    ],
+)
+def test_one_python_and_one_torch_are_emulated(pairs, refused):
+    pairs = [Pair(*pair) for pair in pairs]
+    if not refused:
+        return emulated.check_pairs(pairs)
+    with pytest.raises(common.Failure, match=f"PYTHONS=3.11 TORCHES={pairs[0].torch}"):
+        emulated.check_pairs(pairs)
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -38,7 +38,7 @@ in_one_or_on_demand = pytest.mark.parametrize(
 def cache(tmp_path_factory):
     """What is downloaded and installed is shared; what a run writes is not."""
     own, root = tmp_path_factory.mktemp("cache"), images.ROOT
-    for name in ("debian", "wheels", "venv", "project-wheels", "environments", "pythons"):
+    for name in ("debian", "wheels", "wheels-aarch64", "venv", "project-wheels", "environments", "pythons"):
         (root / ".cache" / name).mkdir(parents=True, exist_ok=True)
         (own / name).symlink_to(root / ".cache" / name)
     return own
@@ -120,6 +120,35 @@ def test_each_cpython_gets_a_wheel_that_its_own_pytest_has_tested(factory, where
     assert tags == ["cp311", "cp313"]
     assert [f"with Python {python}" in run.stdout for python in ("3.11", "3.13")] == [True, True]
     assert run.stdout.count("6 passed") == 2
+
+
+@on_demand
+@pytest.mark.parametrize("where", [in_container])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("abi3-c", "popcount: with Python 3.11"),
+        ("meson-python", "7 passed"),
+        ("scikit-build-core", "6 passed"),
+        ("two-modules", "acme.ledger: with Python 3.11"),
+        ("pybind11-aten", "4 passed"),
+        ("torch-library-aten", "9 passed"),
+    ],
+)
+def test_a_wheel_for_arm_passes_its_tests_under_qemu(factory, where, name, said):
+    run = factory("make_wheel.py", name, where, "--arch=aarch64")
+    wheel = the_wheel(run, factory.project)
+    assert {elf.read(wheel.read(file)).machine for file in wheel.names if file.endswith(".so")} == {"aarch64"}
+    assert said in run.stdout
+
+
+@on_demand
+@pytest.mark.parametrize("where", [in_container])
+def test_meson_builds_at_another_time(factory, where):
+    """It compares the times of sources with the clock, which libfaketime sets."""
+    run = factory("reproduce.py", "meson-python", where)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    assert "gave the same bytes" in run.stdout
 
 
 @pytest.mark.parametrize("where", [in_container])

@@ -50,7 +50,11 @@ setup(name="toy", version="1.0", packages=["toy"], cmdclass={"build_ext": Build,
       ext_modules=[Extension("toy.lib", ["lib.cpp"], language="c++", extra_compile_args=["-g0"] + DEFINES, extra_link_args=["-static-libstdc++", "-Wl,--exclude-libs,ALL", "-Wl,--strip-all"])])
 """
 PLANTS = {
-    "nothing": ("DEFINES = []", "int f(void) { return 1; }"),
+    # Meson refuses sources that are newer than now.
+    "nothing": (
+        "import time\nassert os.path.getmtime('lib.cpp') <= time.time(), 'a source of tomorrow'\nDEFINES = []",
+        "int f(void) { return 1; }",
+    ),
     "__DATE__": (
         "DEFINES = []\nos.environ.pop('SOURCE_DATE_EPOCH', None)  # with it, gcc itself fixes __DATE__",
         # In a container the date alone differs, by libfaketime; on a host only the time passes.

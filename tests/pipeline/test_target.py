@@ -1,5 +1,6 @@
 """A wheel for another machine: what the build is told, what the check refuses, what the record says. No cross compiler runs."""
 
+import configparser
 import json
 import os
 import platform
@@ -137,6 +138,41 @@ def test_cmake_is_told_the_machine_by_a_toolchain_file(monkeypatch, tmp_path):
     suffix = f".cpython-{sys.version_info[0]}{sys.version_info[1]}-{OTHER}-linux-gnu.so"
     assert f"told TRUE {OTHER} /other/torch/share/cmake/Torch {suffix}" in run.stdout
     assert f"/{OTHER}-linux-gnu-g++" in run.stdout
+
+
+def test_sysconfig_names_modules_for_the_target(monkeypatch, tmp_path):
+    """FindPython of CMake, Meson and nanobind ask it, and no variable of theirs says otherwise."""
+    asked = "import sysconfig; print(*map(sysconfig.get_config_var, ('EXT_SUFFIX', 'SOABI', 'MULTIARCH', 'prefix')))"
+
+    def said(variables):
+        env = os.environ | variables | {"PYTHONPATH": str(tmp_path)}
+        return subprocess.check_output([sys.executable, "-c", asked], env=env, text=True).split()
+
+    own = said(target.describe_python(sys.executable, tmp_path))
+    monkeypatch.setenv("CUSTOMOPS_TARGET", OTHER)
+    *names, prefix = said(target.describe_python(sys.executable, tmp_path))
+    assert names == [name.replace(platform.machine(), OTHER) for name in own[:3]]
+    assert OTHER in names[0] and prefix == own[3]
+
+
+def test_meson_is_told_the_machine_by_a_cross_file(monkeypatch, tmp_path):
+    """A tool that a project's meson.build asks for runs on this machine; one that is not there is not named."""
+    tool = tmp_path / "numpy-config"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    assert target.config_settings("mesonpy", str(tmp_path), tmp_path) == []
+    monkeypatch.setenv("CUSTOMOPS_TARGET", OTHER)
+    assert target.config_settings("setuptools.build_meta", str(tmp_path), tmp_path) == []
+    assert target.config_settings("mesonpy", str(tmp_path), tmp_path) == [
+        f"setup-args=--cross-file={tmp_path}/cross.ini"
+    ]
+    found = configparser.ConfigParser()
+    found.read(tmp_path / "cross.ini")
+    assert found["binaries"]["cpp"] == f"'{OTHER}-linux-gnu-g++'"
+    assert found["binaries"]["numpy-config"] == f"'{tool}'" and "cython" not in found["binaries"]
+    assert found["host_machine"]["cpu_family"] == f"'{OTHER}'"
 
 
 def test_a_wheel_of_two_machines_is_refused(wheel):  # noqa: F811
