@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import zipfile
@@ -125,6 +126,25 @@ def test_libraries_that_differ_by_a_number_are_alternatives(report, wheel, libra
     assert (row["sm_75"], row["sm_80"], row["sm_100"]) == ("fails", "works", "works")
     both = {"customops/_a.so": both["customops/_cuda12.so"], "customops/_b.so": both["customops/_cuda13.so"]}
     assert verdicts(report(wheel(both)), "GPU")["sm_80"] == "not known"
+
+
+def test_of_alternatives_the_driver_may_run_either(report, wheel, library):  # noqa: F811
+    """Machine code of CUDA before 13, whose version is 1.7, asks for no driver; that of CUDA 13 does."""
+    new = bytes(8) + fat_binary((2, 90, True))
+    old = new.replace(struct.pack("<HHI", 1, 7, 90), struct.pack("<HHI", 7, 1, 90))
+    bodies = {
+        name: library(
+            {},
+            code=f'__attribute__((used, section(".nv_fatbin"))) static const unsigned char f[] = {{{",".join(map(str, data))}}};',
+        )
+        for name, data in (("old", old), ("new", new))
+    }
+    found = report(wheel({"customops/lib_C.cuda12.so": bodies["old"], "customops/lib_C.cuda13.so": bodies["new"]}))
+    assert set(verdicts(found, "CUDA driver").values()) == {"works"}
+    assert "CUDA driver" not in found["floors"]
+    found = report(wheel({"customops/lib_C.cuda12.so": bodies["new"], "customops/lib_D.so": bodies["old"]}))
+    assert verdicts(found, "CUDA driver")["570"] == "fails"
+    assert found["floors"]["CUDA driver"]["version"] == "580"
 
 
 def test_problems_and_hazards(report, wheel, library):  # noqa: F811

@@ -179,13 +179,27 @@ def device_libraries(wheel: Wheel) -> list[Library]:
 
 
 def driver(wheel: Wheel, version: str) -> Cell:
+    any_driver = Cell(WORKS, "any that knows the GPU")
+
     def judge(library: Library) -> Cell | None:
-        floor = max(needs.driver(wheel, library), default=None) if library in device_libraries(wheel) else None
-        if floor is None:
+        if library not in device_libraries(wheel):
             return None
+        floor = max(needs.driver(wheel, library), default=None)
+        if floor is None:
+            return any_driver
         return Cell(WORKS if floor.version <= (int(version),) else FAILS, f"{floor.forced_by}: {floor} or newer")
 
-    return each(wheel, judge, Cell(WORKS, "any that knows the GPU"))
+    return each(wheel, judge, any_driver)
+
+
+def driver_floors(wheel: Wheel) -> list[needs.Floor | None]:
+    """The least driver of each family of libraries with device code: of alternatives, that of the one that asks for least."""
+    device, found = device_libraries(wheel), []
+    for members in families(wheel).values():
+        floors = [max(needs.driver(wheel, member), default=None) for member in members if member in device]
+        if floors:
+            found.append(min(floors) if all(floors) else None)
+    return found
 
 
 def gpu(wheel: Wheel, name: str) -> Cell:

@@ -36,7 +36,7 @@ def floors(wheel: Wheel) -> dict[str, dict]:
         "glibc": [matrix.glibc_floor(wheel)],
         "CPython": [needs.python(library)[0] for library in wheel.libraries],
         "torch": [needs.torch_floor(library) for library in wheel.libraries],
-        "CUDA driver": [floor for library in matrix.device_libraries(wheel) for floor in needs.driver(wheel, library)],
+        "CUDA driver": matrix.driver_floors(wheel),
     }
     newest = {name: max(filter(None, candidates), default=None) for name, candidates in found.items()}
     return {name: {"version": str(floor), "forced_by": floor.forced_by} for name, floor in newest.items() if floor}
