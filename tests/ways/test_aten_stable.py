@@ -735,6 +735,7 @@ def test_cuda_sources_become_a_library_for_each_toolkit(name, tmp_path):
             ["nm", "-D", "--defined-only", tmp_path / "theirs" / library], capture_output=True, text=True, check=True
         )
         assert not re.search(r"\bcuda\w+$", symbols.stdout, re.MULTILINE)
+        assert b"GLIBC_2.18" not in (tmp_path / "theirs" / library).read_bytes()
     module = load(f"theirs.{name}", tmp_path / f"theirs/{name}.py")
     if module._driver() == 0:
         assert libraries[0] == module.LIBRARY

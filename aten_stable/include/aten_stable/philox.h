@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mutex>
+#include <new>
 
 #include "cuda.h"
 #include "factories.h"
@@ -42,8 +43,9 @@ T* check_generator(const std::optional<Generator>& generator) {
                 "aten_stable: at::CPUGeneratorImpl is not covered: draw with random_(), uniform_() or normal_() of a "
                 "tensor, which take the generator");
   TORCH_CHECK(generator && generator->defined(), "Expected Generator but received nullopt");
-  static thread_local std::optional<T> kept;  // outlives Python: it must hold no object of it
-  return &kept.emplace(generator->borrowed());
+  // Outlives Python: it must hold no object of it. Nothing is destroyed, for which threads would need glibc 2.18.
+  alignas(T) static thread_local unsigned char kept[sizeof(T)];
+  return new (kept) T(generator->borrowed());
 }
 template <class T>
 T* get_generator_or_default(const std::optional<Generator>& generator, const Generator& otherwise) {
