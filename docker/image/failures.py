@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+import target
+
 MESSAGE = re.compile(
     r"^(?P<where>[^\s:()][^:()]*)(?::\d+(?::\d+)?|\(\d+\)): *(?P<kind>fatal error|error|note|warning|catastrophic error)\b"
 )
@@ -113,12 +115,37 @@ def remedy(log: str) -> str | None:
     return None
 
 
+CANNOT_RUN = re.compile(
+    r"([^\s:'\"]+): cannot execute binary file|Exec format error(?:: '([^']+)')?|Can not run test applications in this cross env"
+)
+
+
+def ran_for_another_machine(log: str) -> str | None:
+    """What a build for another machine has compiled and then started or imported here."""
+    if not target.is_another():
+        return None
+    module = missing[1].rpartition(".")[2] if (missing := MISSING_MODULE.search(log)) else ""
+    if module and re.search(rf"\b{module}\.(?:[\w-]*{target.machine()}[\w-]*|abi3)\.so", log):
+        what = missing[1]
+    elif match := CANNOT_RUN.search(log):
+        what = match[1] or match[2] or "a program"
+    else:
+        return None
+    return (
+        f"the build runs {what}, which it has compiled for {target.machine()} and this machine cannot run: leave that step out "
+        "where CMAKE_CROSSCOMPILING (CMake) or meson.is_cross_build() is true, or let a script do it that needs nothing compiled"
+    )
+
+
 def explain(log: str, reached: list[str], step: str = "the project's build backend") -> str:
     """One line; prints the compiler's messages or the end of the log before it. step: what ran last."""
     messages = compiler_messages(log)
     if reached:
         print("\n".join(last_lines(log, 8)))
         return tried_to_reach(reached)
+    if said := ran_for_another_machine(log):
+        print("\n".join(last_lines(log, 8)))
+        return said
     if missing := MISSING_MODULE.search(log):
         return (
             f"the build imports {missing[1]}, which no requirement brings: add it to [build-system] requires, or to "

@@ -114,6 +114,8 @@ def run_tests(command: list, message: str, tests: Path, project: Project, **opti
         hint = missing_files(said, tests, project.folder)
         if not hint and (module := failures.MISSING_MODULE.search(said)):
             hint = f"; they import {module[1]}, which no lock holds: test-requires of [tool.cibuildwheel] brings it, after make lock PROJECT=..."
+            if target.is_another():
+                hint += f"; for {target.machine()}, only what is pure Python or in docker/locks/{target.machine()}"
             hint += RUN_NONE * collecting
         raise BadProject(message + (hint or HINT * collecting))
 

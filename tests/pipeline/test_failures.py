@@ -84,6 +84,31 @@ def test_other_failures(log, reached, said):
     assert said in failures.explain(log, reached)
 
 
+LINKED = "[14/15] Linking CXX shared module _core.cpython-311-aarch64-linux-gnu.so\n[15/15] Generating _core.pyi\n"
+ABSENT_CORE = "ModuleNotFoundError: No module named '_core'\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "what"),
+    [
+        (LINKED + ABSENT_CORE, "_core"),  # stubs of nanobind
+        ("sh: 1: ./make_tables: cannot execute binary file: Exec format error\n", "./make_tables"),
+        ("OSError: [Errno 8] Exec format error: '/b/make_tables'\n", "/b/make_tables"),
+        ("meson.build:3:9: ERROR: Can not run test applications in this cross environment.\n", "a program"),
+        (ABSENT_CORE, None),  # nothing of the name was compiled
+    ],
+)
+def test_a_build_across_that_runs_what_it_compiled(log, what, monkeypatch):
+    monkeypatch.setattr(failures.target, "machine", lambda: "aarch64")
+    monkeypatch.setattr(failures.target, "is_another", lambda: True)
+    line = failures.explain(log, [])
+    assert line.startswith(
+        f"the build runs {what}, which it has compiled for aarch64" if what else "the build imports _core"
+    )
+    monkeypatch.setattr(failures.target, "is_another", lambda: False)
+    assert "which it has compiled" not in failures.explain(log, [])
+
+
 def test_jobs_follow_measured_memory(monkeypatch):
     monkeypatch.setattr(memory, "limits", lambda: (8.0, 10e9))
     assert memory.jobs({})[0] == 3  # 2.5 GB assumed, 9 of 10 GB given away
