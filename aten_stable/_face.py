@@ -368,20 +368,24 @@ def _open(path):
 def _quick_function(library):
     """Gives the library a torch.autograd.Function whose forward and backward are its own builtins; see autograd.h."""
     library.aten_stable_function.restype = ctypes.py_object
-    library.aten_stable_apply.argtypes = [ctypes.py_object]
+    library.aten_stable_apply.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_int64]
     forward, backward = library.aten_stable_function()
     members = {"forward": forward, "backward": backward, "__module__": __name__}
     function = type("Function", (torch.autograd.Function,), members)
-    call = super(torch.autograd.Function, function).apply
+    apply = super(torch.autograd.Function, function).apply
+    library.aten_stable_apply(apply, torch._C._are_functorch_transforms_active, _is_plain_context())
 
-    def apply(*args):
-        if torch._C._are_functorch_transforms_active():
-            raise RuntimeError(
-                "cannot use C++ torch::autograd::Function with functorch transforms (vmap, grad, vjp, etc)"
-            )
-        return call(*args)
 
-    library.aten_stable_apply(apply)
+def _is_plain_context():
+    """Whether what a Function's context is told sets one attribute each, and no more."""
+    context = torch.autograd.function.FunctionCtx
+    attributes = {
+        "save_for_backward": "to_save",
+        "mark_dirty": "dirty_tensors",
+        "mark_non_differentiable": "non_differentiable",
+    }
+    codes = {method: getattr(getattr(context, method, None), "__code__", None) for method in attributes}
+    return all(code is not None and code.co_names == (attributes[method],) for method, code in codes.items())
 
 
 def _json(function):

@@ -226,6 +226,31 @@ def test_without_the_quick_way_all_goes_through_torch_ops(modules, tensor):
     assert result.stdout == "power: n must be at least 0, got -1\n"
 
 
+def test_a_context_that_does_more_than_to_set_attributes_is_called(modules):
+    """In a process of its own, whose torch counts what is saved."""
+    folder = Path(modules["functions"][1].__file__).parent
+    code = (
+        "import sys, torch; context, counts = torch.autograd.function.FunctionCtx, []\n"
+        "save = context.save_for_backward\n"
+        "def save_and_count(self, *tensors): counts.append(len(tensors)); save(self, *tensors)\n"
+        "context.save_for_backward = save_and_count\n"
+        f"sys.path.insert(0, {str(folder)!r}); import functions\n"
+        "x = torch.linspace(-1, 2, 6, dtype=torch.float64).view(2, 3).requires_grad_()\n"
+        "assert torch.autograd.gradcheck(functions.power, x)\n"
+        "assert counts and set(counts) == {1} and not functions._is_plain_context()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_tensor_that_comes_back_is_the_same_object(modules):
+    for module in modules["functions"]:
+        x = torch.ones(3)
+        assert module.double_(x) is x
+        y = torch.ones(3, requires_grad=True) * 1
+        assert module.double_(y) is y
+        assert y.grad_fn is not None
+
+
 def test_what_the_quick_way_does_not_know_goes_through_torch_ops(windows, options, tensor):
     class Own(torch.Tensor):
         pass

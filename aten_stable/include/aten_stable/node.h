@@ -258,14 +258,31 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     if (result == nullptr) throw PythonError::take();
     return Owned(result);
   }
-  inline Owned attribute(Object* object, const char* name) {
-    return checked(python.PyObject_GetAttrString(object, name));
+  // Names of attributes, which Python finds the quickest when it is given the same object each time.
+  struct Names {
+#define X(name) Object* name = python.PyUnicode_InternFromString(#name);
+    X(node)
+    X(needs_input_grad)
+    X(saved_tensors) X(save_for_backward) X(mark_dirty) X(mark_non_differentiable) X(set_materialize_grads) X(to_save)
+        X(dirty_tensors) X(non_differentiable)
+#undef X
+  };
+  inline const Names& names() {
+    static const Names all;
+    return all;
   }
-  // object.name(*list), unless the list is empty.
-  inline void call_method(Object* object, const char* name, const Node::List& list) {
+  inline Owned attribute(Object* object, Object* name) { return checked(python.PyObject_GetAttr(object, name)); }
+  inline void set_attribute(Object* object, Object* name, Object* value) {
+    if (python.PyObject_SetAttr(object, name, value) != 0) throw PythonError::take();
+  }
+  // ctx.method(*list), or the attribute that this sets; unless the list is empty.
+  inline void tell(Object* ctx, Object* method, Object* name, const Node::List& list) {
     if (list.empty()) return;
     const Owned arguments = checked(tuple_of(list));
-    checked(python.PyObject_Call(attribute(object, name).get(), arguments.get(), nullptr));
+    if (python.plain_context)
+      set_attribute(ctx, name, arguments.get());
+    else
+      checked(python.PyObject_Call(attribute(ctx, method).get(), arguments.get(), nullptr));
   }
   inline const std::shared_ptr<Node>& node_of(Object* capsule) {
     return *static_cast<std::shared_ptr<Node>*>(python.PyCapsule_GetPointer(capsule, nullptr));
@@ -273,17 +290,16 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 
   // What forward gives, and to ctx what it has told its own context.
   inline Object* Node::forward_for(Object* ctx, Object* capsule, Size tensors) {
-    const Owned needs = attribute(ctx, "needs_input_grad");  // of the capsule, then of the tensors
+    const Owned needs = attribute(ctx, names().needs_input_grad);  // of the capsule, then of the tensors
     for (Size i = 1; i <= tensors; ++i)
       context.needs_.push_back(grad_enabled && python.PyObject_IsTrue(python.PyTuple_GetItem(needs.get(), i)) == 1);
     const List outputs = forward();
-    if (python.PyObject_SetAttrString(ctx, "node", capsule) != 0) throw PythonError::take();
-    call_method(ctx, "save_for_backward", context.saved_);
-    call_method(ctx, "mark_dirty", context.dirty_);
-    call_method(ctx, "mark_non_differentiable", context.constant_);
-    if (!context.materialize_) {
-      checked(call_with(attribute(ctx, "set_materialize_grads").get(), python._Py_FalseStruct));
-    }
+    set_attribute(ctx, names().node, capsule);
+    tell(ctx, names().save_for_backward, names().to_save, context.saved_);
+    tell(ctx, names().mark_dirty, names().dirty_tensors, context.dirty_);
+    tell(ctx, names().mark_non_differentiable, names().non_differentiable, context.constant_);
+    if (!context.materialize_)
+      checked(call_with(attribute(ctx, names().set_materialize_grads).get(), python._Py_FalseStruct));
     context.saved_.clear(), context.dirty_.clear(), context.constant_.clear();  // torch keeps them
     return checked(tuple_of(outputs)).release();
   }
@@ -301,7 +317,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   // (ctx, *gradients)
   inline Object* backward_builtin(Object*, Arguments arguments, Size count, Object*) {
     try {
-      const Owned capsule = attribute(arguments[0], "node"), saved = attribute(arguments[0], "saved_tensors");
+      const Owned capsule = attribute(arguments[0], names().node);
+      const Owned saved = attribute(arguments[0], names().saved_tensors);
       Node::List gradients, results;
       for (Size i = 1; i < count; ++i) gradients.push_back(tensor_of(arguments[i]));
       Node& node = *node_of(capsule.get());
@@ -320,18 +337,23 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
   inline Node::List apply_in_python(const std::shared_ptr<Node>& node, const Node::List& inputs) {
     const WithLock lock;
+    if (checked(python.PyObject_CallFunctionObjArgs(python.transforms, nullptr)).get() == python._Py_TrueStruct)
+      throw std::runtime_error(
+          "cannot use C++ torch::autograd::Function with functorch transforms (vmap, grad, vjp, etc)");
     const auto forget = [](Object* capsule) { delete &node_of(capsule); };
     const Owned capsule = checked(python.PyCapsule_New(new std::shared_ptr<Node>(node), nullptr, forget));
     const Owned arguments = checked(tuple_of(inputs, 1));
     python.PyTuple_SetItem(arguments.get(), 0, shared(capsule.get()));
-    const Owned outputs(python.PyObject_Call(python.apply, arguments.get(), nullptr));
+    Owned outputs(python.PyObject_Call(python.apply, arguments.get(), nullptr));
     node->forward = nullptr;
     if (!outputs && node->error) {
       python.PyErr_Clear();
       std::rethrow_exception(std::exchange(node->error, nullptr));
     }
     if (!outputs) throw PythonError::take();
-    return list_of(outputs.get());
+    Node::List all = list_of(outputs.get());
+    if (AtHand* known = AtHand::innermost()) known->keep(std::move(outputs));
+    return all;
   }
 
   // On loading, and only in libraries that have a Function.
@@ -352,7 +374,12 @@ __attribute__((visibility("default"), used)) inline void* aten_stable_function()
   python.PyTuple_SetItem(both.get(), 1, builtin("backward", "", &backward_builtin, nullptr, nullptr));
   return both.release();
 }
-__attribute__((visibility("default"), used)) inline void aten_stable_apply(void* apply) {
-  aten_stable::python.apply = aten_stable::shared(static_cast<aten_stable::Object*>(apply));
+// transforms: are there any of functorch's? plain_context: as struct Python has it.
+__attribute__((visibility("default"), used)) inline void aten_stable_apply(void* apply, void* transforms,
+                                                                           int64_t plain_context) {
+  using namespace aten_stable;
+  python.apply = shared(static_cast<Object*>(apply));
+  python.transforms = shared(static_cast<Object*>(transforms));
+  python.plain_context = plain_context != 0;
 }
 }

@@ -28,8 +28,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   X(PyDict_SetItem, int, (Object*, Object*, Object*))                \
   X(PyObject_Str, Object*, (Object*))                                \
   X(PyObject_IsTrue, int, (Object*))                                 \
-  X(PyObject_GetAttrString, Object*, (Object*, const char*))         \
-  X(PyObject_SetAttrString, int, (Object*, const char*, Object*))    \
+  X(PyObject_GetAttr, Object*, (Object*, Object*))                   \
+  X(PyObject_SetAttr, int, (Object*, Object*, Object*))              \
+  X(PyUnicode_InternFromString, Object*, (const char*))              \
   X(PyCapsule_New, Object*, (void*, const char*, void (*)(Object*))) \
   X(PyCapsule_GetPointer, void*, (Object*, const char*))             \
   X(PyCFunction_NewEx, Object*, (const void*, Object*, Object*))     \
@@ -83,7 +84,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 #undef X
     // What the module in front of the library gives: two classes, and functions of torch's.
     Object *tensor = nullptr, *parameter = nullptr, *generator = nullptr, *unwrap = nullptr, *wrap = nullptr,
-           *apply = nullptr;
+           *apply = nullptr, *transforms = nullptr;
+    // Do the methods of a Function's context set one attribute each, as in torch 2.10 to 2.15?
+    bool plain_context = false;
     // Where torch keeps the C++ Tensor in Python's, found by comparing; 0: ask torch, which is slower.
     size_t offset = 0;
     bool wrap_steals = true;  // does `wrap` take the handle that it is given, as its name says?
@@ -236,6 +239,42 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     static constexpr bool known = true;
   };
 
+  // The Python objects that a call from Python has at hand. torch has one object for a tensor, and looks for it slowly.
+  class AtHand {
+   public:
+    AtHand(Object* const* objects, size_t count) : objects_(objects), count_(count), outer_(innermost()) {
+      innermost() = this;
+    }
+    ~AtHand() { innermost() = outer_; }
+    AtHand(const AtHand&) = delete;
+    static AtHand*& innermost() {
+      static thread_local AtHand* one = nullptr;
+      return one;
+    }
+    // Tensors of a tuple, until the next one or the end of the call.
+    void keep(Owned tuple) { made_ = std::move(tuple); }
+    // The object of this tensor, borrowed, or null.
+    Object* find(const at::Tensor& value) const {
+      if (python.offset == 0) return nullptr;
+      const void* const wanted = *reinterpret_cast<void* const*>(value.stable().get());
+      for (size_t i = 0; i < count_; ++i)
+        if (is_of(objects_[i], wanted)) return objects_[i];
+      for (Size i = 0, n = made_ ? python.PyTuple_Size(made_.get()) : 0; i < n; ++i)
+        if (Object* object = python.PyTuple_GetItem(made_.get(), i); is_of(object, wanted)) return object;
+      return nullptr;
+    }
+
+   private:
+    static bool is_of(Object* object, const void* tensor) {
+      return is_exactly(object, {python.tensor, python.parameter}) &&
+             *reinterpret_cast<void* const*>(reinterpret_cast<char*>(object) + python.offset) == tensor;
+    }
+    Object* const* objects_;
+    size_t count_;
+    Owned made_;
+    AtHand* outer_;
+  };
+
   template <>
   struct Quick<at::Tensor> : Known {
     static bool in(Object* object, std::optional<at::Tensor>& value) {
@@ -255,6 +294,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       return true;
     }
     static Object* out(const at::Tensor& value) {
+      if (const AtHand* known = AtHand::innermost())
+        if (Object* object = known->find(value)) return shared(object);
       AtenTensorHandle handle = value.stable().get();
       if (python.wrap_steals) TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(value.stable().get(), &handle));
       const Owned capsule(python.PyCapsule_New(handle, nullptr, nullptr));

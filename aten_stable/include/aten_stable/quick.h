@@ -122,8 +122,10 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     Object* places[kMostArguments];
     Object* result = nullptr;
     try {
-      if (bind(function, arguments, static_cast<size_t>(count), keywords, places) && function.call(places, result))
-        return result;
+      if (bind(function, arguments, static_cast<size_t>(count), keywords, places)) {
+        const AtHand known(places, function.count);
+        if (function.call(places, result)) return result;
+      }
     } catch (...) {
       raise_current();
       return nullptr;
