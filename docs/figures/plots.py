@@ -4,7 +4,20 @@ from collections.abc import Callable
 
 import style
 from matplotlib import pyplot
-from results import FLOOR, OURS, Result, benchmarks, device, direction, machine, sweeps, torchs_best
+from results import (
+    FLOOR,
+    OURS,
+    Result,
+    benchmarks,
+    builders_of,
+    device,
+    direction,
+    farm_model,
+    machine,
+    recorded,
+    sweeps,
+    torchs_best,
+)
 
 WIDTH = 7.4  # inches
 DEFAULT_FLOOR = "the floor"  # results older than the field `floor`
@@ -144,9 +157,40 @@ def sweep(kind: str, theme: style.Theme):
     return figure
 
 
+def farm(theme: style.Theme):
+    """Seconds of a wheel by the number of builders: by the model, and where work that can be divided at will would be."""
+    facts = recorded("farm-release")
+    record, counts = farm_model.read(facts), farm_model.BUILDERS
+    predicted = {count: farm_model.predict(record, count) for count in counts}
+    compiling = {count: farm_model.compiling(record, count) for count in counts}
+    lines = {
+        "list, compile, transfer, link": [predicted[count].seconds for count in counts],
+        "compilers alone, whole objects": list(compiling.values()),
+        "compilers alone, divided evenly": [compiling[1] / count for count in counts],
+    }
+    figure, axes = pyplot.subplots(figsize=(WIDTH, 3.2), layout="constrained")
+    for place, (name, seconds) in enumerate(lines.items()):
+        axes.plot(
+            counts, seconds, style.MARKERS[place], color=theme.colours[place], label=name, linestyle="-", linewidth=1,
+            markersize=4.5,
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlim(counts[0] / 1.15, counts[-1] * 1.15)
+    every = [seconds for line in lines.values() for seconds in line]
+    axes.set_ylim(min(every) / 1.2, max(every) * 1.2)
+    axes.set_xticks(counts, map(str, counts))
+    style.log_axis(axes.yaxis)
+    axes.grid()
+    axes.set_ylabel("seconds")
+    figure.supxlabel("builders", fontsize=9)
+    legend(figure, builders_of(facts))
+    return figure
+
+
 def plots() -> dict[str, Callable]:
     """Name of the file, without its ending -> function of a theme that makes the figure."""
-    found = {"speedup": speedup}
+    found = {"speedup": speedup, "farm": farm}
     found |= {result.name: lambda theme, result=result: benchmark(result, theme) for result in benchmarks()}
     kinds = unique("cuda" if "driver" in run else "cpu" for run in sweeps())
     found |= {f"sweep-{kind}": lambda theme, kind=kind: sweep(kind, theme) for kind in kinds}

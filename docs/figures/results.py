@@ -3,10 +3,14 @@
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+import farm_model as farm_model  # noqa: E402
+
 RESULTS = ROOT / "benchmarks/results"
 OURS, FLOOR = "customops", "floor"
 PASSES = ("fwd", "dgrad", "wgrad", "bwd", "forward", "double backward", "backward")  # a longer name before its ending
@@ -100,6 +104,12 @@ def sweeps(folder: Path = RESULTS, benchmark: bool = False) -> list[dict]:
 def recorded(name: str, folder: Path = RESULTS) -> dict:
     """A file of results that is neither: training steps, overhead, counters."""
     return read(folder / "other" / f"{name}.json")
+
+
+def builders_of(facts: dict) -> str:
+    """What benchmarks/farm.py and benchmarks/farm_model.py measured, where and when."""
+    jobs = facts["jobs"]
+    return f"{device(facts)}, {facts['cpus']} CPUs, builders of {jobs} compiler{'s' * (jobs > 1)} at a time, {facts['date']}"
 
 
 def kind(facts: dict) -> str:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 
 import results
-from results import OURS, geometric_mean, machine
+from results import OURS, farm_model, geometric_mean, machine
 
 COMPUTES = {
     "add2": "`a + b`",
@@ -261,6 +261,58 @@ def shared_objects() -> str:
     return f"{table(['', 'objects', 'found', 'compiled and stored'], lines)}\n\nA CMake project, {facts['date']}."
 
 
+def gpus(facts: dict) -> str:
+    """What a build of the farm was for."""
+    return (
+        f"for `CUDA_ARCHS={facts['cuda_archs']}`" if facts["cuda_archs"] else "for all GPU architectures of a release"
+    )
+
+
+def farm_by_model() -> str:
+    """What more builders would save, by the durations of one build of everything."""
+    facts = results.recorded("farm-release")
+    record = farm_model.read(facts)
+    predicted = {builders: farm_model.predict(record, builders) for builders in farm_model.BUILDERS}
+    alone = predicted[1].seconds
+    lines = [
+        [f"{builders}", *(f"{part:.0f}" for part in parts), f"{parts.seconds:.0f}", number(alone / parts.seconds)]
+        for builders, parts in predicted.items()
+    ]
+    head = ["builders", "list, s", "compile, s", "transfer, s", "link, s", "in all, s", "times as fast"]
+    measured = "".join(
+        f"Measured by `benchmarks/farm.py`, without containers, transfer, repair and check: {row['builders']} builder{'s' * (row['builders'] > 1)} "
+        f"{row['seconds']:.0f} s; by the model {row['predicted']:.0f} s. " for row in facts.get("rows", ())
+    )  # fmt: skip
+    longest = sorted(record.objects, key=record.objects.get, reverse=True)[:3]
+    named = ", ".join(f"`{name}` {record.objects[name]:.0f} s" for name in longest)
+    return (
+        f"{table(head, lines)}\n\n{len(record.objects)} objects, {gpus(facts)}, {sum(record.objects.values()):.0f} s of compilers, "
+        f"{record.megabytes:.1f} MB in the cache; {farm_model.MEGABITS} Mbit/s. The longest objects: {named}. From "
+        f"{farm_model.enough(record)} builders on, twice as many save less than {100 * farm_model.PAYS:.0f} %. {measured}"
+        f"({results.builders_of(facts)})"
+    )
+
+
+def farm_measured() -> str:
+    """Builders on one machine, beside the model."""
+    if not (results.RESULTS / "other/farm-builders.json").exists():
+        return "Not measured so far."
+    facts = results.recorded("farm-builders")
+    rows = {row["builders"]: row for row in facts["rows"]}
+    lines = [
+        [f"{count}", f"{row['listing']:.0f}", f"{row['compiling']:.0f} ({row['predicted_compiling']:.0f})", f"{row['linking']:.0f}",
+         f"{row['seconds']:.0f} ({row['predicted']:.0f})", number(rows[min(rows)]["seconds"] / row["seconds"])]
+        for count, row in sorted(rows.items())
+    ]  # fmt: skip
+    head = ["builders", "list, s", "compile, s (model)", "link, s", "in all, s (model)", "times as fast"]
+    same = "The same bytes" if all(row["same_objects"] for row in facts["rows"]) else "Not the same bytes"
+    archs = gpus(facts)
+    return (
+        f"{table(head, lines)}\n\n{len(facts['objects'])} objects, {archs}. {same} of each, by every number of builders. "
+        f"({results.builders_of(facts)}; `benchmarks/farm.py`)"
+    )
+
+
 # What a library takes from others decides how many wheels serve everybody: (symbols of torch, symbols of CPython).
 WHEELS = {
     (True, True): "one for each CPython and torch",
@@ -313,4 +365,6 @@ BLOCKS = {
     "build-times": build_times,
     "ports": ports,
     "shared-objects": shared_objects,
+    "farm-by-model": farm_by_model,
+    "farm-measured": farm_measured,
 }
