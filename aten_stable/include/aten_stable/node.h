@@ -260,11 +260,17 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
   // Names of attributes, which Python finds the quickest when it is given the same object each time.
   struct Names {
-#define X(name) Object* name = python.PyUnicode_InternFromString(#name);
-    X(node)
-    X(needs_input_grad)
-    X(saved_tensors) X(save_for_backward) X(mark_dirty) X(mark_non_differentiable) X(set_materialize_grads) X(to_save)
-        X(dirty_tensors) X(non_differentiable)
+#define X(name) Object* name = python.PyUnicode_InternFromString(#name)
+    X(node);
+    X(needs_input_grad);
+    X(saved_tensors);
+    X(save_for_backward);
+    X(mark_dirty);
+    X(mark_non_differentiable);
+    X(set_materialize_grads);
+    X(to_save);
+    X(dirty_tensors);
+    X(non_differentiable);
 #undef X
   };
   inline const Names& names() {
