@@ -27,6 +27,13 @@ struct BiasActScalars {
   bool clamped, from_y;
 };
 
+// A number that is not above zero: M's exp need not look for one that overflows.
+template <class A>
+struct NotAbove0 {
+  A x;
+  CUSTOMOPS_BOTH operator A() const { return x; }
+};
+
 // An activation has value(z), slope(r) and curve(r) = slope'(r). r is the value where kOfValue, z elsewhere; M has the
 // device's functions. Products are computed before they are chosen from: a compiler that may not skip a floating-point
 // trap could not vectorise it the other way round.
@@ -103,7 +110,7 @@ struct Softplus {
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>&, A z) {
     const A positive = CUSTOMOPS_SELECT(z < A(0), A(0), z), negative = CUSTOMOPS_SELECT(z < A(0), z, -z);
-    return positive + M::log1p(M::exp(negative));
+    return positive + M::log1p(M::exp(NotAbove0<A>{negative}));
   }
   template <class M, class A>
   static CUSTOMOPS_BOTH A slope(const BiasActScalars<A>&, A r) {
