@@ -111,12 +111,25 @@ def run(command: list) -> None:
         raise SystemExit("error: the compiler failed; `python -m aten_stable scan` lists what is not covered")
 
 
+# A module's functions, and the hidden parts of C++'s library that another in the process must not take for its own.
+EXPORTS = "{ global: aten_stable_*; local: *; };\n"
+
+
+def cxx_library(compiler: str) -> list[str]:
+    """C++'s library comes along, where the compiler has it as an archive; else the process has to have one as new."""
+    found = subprocess.check_output([compiler, "-print-file-name=libstdc++.a"], text=True).strip()
+    return ["-static-libstdc++"] if Path(found).is_absolute() else []
+
+
 def link(sources: list[Path], library: Path, common: list[str], torch: Path, cuda: Toolkit | None) -> None:
     """One library of all sources. With a toolkit it holds the CUDA runtime, hidden."""
     compiler = os.environ.get("CXX", "c++")
     host = [compiler, *common, "-fPIC", "-fvisibility=hidden"]
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
     with tempfile.TemporaryDirectory() as work:
+        exports = Path(work, "exports.map")
+        exports.write_text(EXPORTS)
+        libraries += [*cxx_library(compiler), "-Wl,--exclude-libs,ALL", f"-Wl,--version-script={exports}"]
         inputs: list[Path] = []
         for number, source in enumerate(sources):
             if source.suffix != ".cu":
@@ -128,7 +141,7 @@ def link(sources: list[Path], library: Path, common: list[str], torch: Path, cud
             run([cuda.nvcc, f"-ccbin={compiler}", *common, *own, hidden, "-c", source, "-o", inputs[-1]])
         if cuda:
             host.append(f"-I{cuda.home / 'include'}")
-            libraries += [f"-L{cuda.libraries()}", "-lcudart_static", "-lrt", "-lpthread", "-Wl,--exclude-libs,ALL"]
+            libraries += [f"-L{cuda.libraries()}", "-lcudart_static", "-lrt", "-lpthread"]
         run([*host, "-shared", *inputs, *libraries, "-o", library])
 
 

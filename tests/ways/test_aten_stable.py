@@ -303,6 +303,15 @@ def test_torch_compile_leaves_out_the_function(windows, tensor):
         assert_same(torch.compile(around, backend="eager")(x), around(x))
 
 
+def test_a_library_exports_nothing_of_cxx(modules):
+    """Else the process's own C++ library would be mixed with the one that the module was linked with."""
+    for _, module in modules.values():
+        library = Path(module.__file__).with_name(module.LIBRARY)
+        command = ["nm", "-D", "--defined-only", library]
+        names = [line.split()[-1] for line in subprocess.check_output(command, text=True).splitlines()]
+        assert [name for name in names if not name.startswith("aten_stable_")] == []
+
+
 def test_face(windows):
     aten, stable = windows
     assert stable.__doc__ == aten.__doc__ == "Sums over windows."

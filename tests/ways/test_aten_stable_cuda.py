@@ -1,12 +1,12 @@
 """On a GPU: the sources of aten_stable/, compiled against ATen and against aten_stable's headers, give the same bits.
 
 Each library for the stable ABI runs in a process of its own, also the one for CUDA 12 on a driver for CUDA 13.
-ATEN_STABLE_CUDA may name a folder of modules that were built before: `python -m aten_stable build theirs.blend ...`.
+ATEN_STABLE_BUILT may name a folder of modules that were built before: `python -m aten_stable build theirs.blend ...`.
 """
 
 import importlib.util
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -101,7 +101,7 @@ def source(name):
 
 def built(name, folder):
     """The module's file, with all of its libraries beside it."""
-    ready = os.environ.get("ATEN_STABLE_CUDA")
+    ready = os.environ.get("ATEN_STABLE_BUILT")
     if ready and Path(ready, "theirs", f"{name}.py").is_file():
         return shutil.copytree(Path(ready, "theirs"), folder / "theirs") / f"{name}.py"
     command = [sys.executable, "-m", "aten_stable", "build", f"theirs.{name}", source(name), "--folder", folder]
@@ -120,12 +120,10 @@ def test_same_bits(name, tmp_path):
     aten = cpp_extension.load(name, [str(source(name))], build_directory=str(tmp_path / "aten"), extra_cflags=["-w"])
     wanted = CALLS[name](aten)
     module = built(name, tmp_path / "stable")
-    text = module.read_text()
-    libraries = re.findall(r"'(\S+\.so)'", re.search(r"^BY_DRIVER = (.*)$", text, re.MULTILINE)[1]) or [None]
-    for library in libraries:
-        if library:
-            module.write_text(re.sub(r"^BY_DRIVER = .*$", f"BY_DRIVER = {{0: {library!r}}}", text, flags=re.MULTILINE))
-        target = tmp_path / f"{library or name}.pt"
+    held = module.with_suffix(".cuda.json")
+    for library in json.loads(held.read_text()) if held.exists() else [""]:  # cuda12, cuda13
+        target = tmp_path / f"{name}.{library}.pt"
         command = f"from pathlib import Path; import {Path(__file__).stem} as t; t.run(Path({str(module)!r}), {str(target)!r})"
-        subprocess.run([sys.executable, "-c", command], cwd=Path(__file__).parent, check=True)
+        environment = os.environ | {"ATEN_STABLE_CUDA": library}
+        subprocess.run([sys.executable, "-c", command], cwd=Path(__file__).parent, env=environment, check=True)
         same(torch.load(target), wanted)
