@@ -51,6 +51,10 @@ TABLE = [
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),
+    ("dgrad", "H200", "bfloat16", "nhwc", (1, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_pixels"),
+    ("fwd", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_cudnn"),  # few pixels
+    ("fwd", "T4", "float64", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float16", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
     ("dgrad", "H200", "bfloat16", "nhwc", (64, 128, 56, 56), (3, 3), 1, (2, 4), (2, 4), "fwd_direct"),
     ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),  # no vectors of channels
@@ -69,6 +73,9 @@ TABLE = [
     ("wgrad", "H200", "float64", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
+    ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_pixels"),
+    ("wgrad", "H200", "float16", "nhwc", (5, 256, 87, 87), (7, 7), 2, 3, 1, "wgrad_pixels"),
+    ("wgrad", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "wgrad_sliding"),  # few pixels, odd channels
     ("wgrad", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "wgrad_direct"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large after a copy"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_sliding"),

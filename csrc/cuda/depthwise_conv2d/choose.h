@@ -60,6 +60,17 @@ inline bool copying_pays(const Problem& problem, Kernel kernel, Kernel sliding, 
   return problem.taps() > 49;
 }
 
+// Those that fwd_pixels and wgrad_pixels compute. The trees of measured.h were made before that: rules decide.
+inline bool is_7x7_stride_2_pixels(const Problem& problem) {
+  return problem.channels_last && problem.dtype != ScalarType::Double && is_square(problem) && problem.x.taps == 7 &&
+         problem.x.up * problem.x.down == 2;
+}
+// So few pixels that blocks with tiles in shared memory would be few and long.
+inline bool is_small_7x7_stride_2(const Problem& problem) {
+  return is_7x7_stride_2_pixels(problem) && problem.x.down == 2 &&
+         double(problem.batch) * double(problem.channels) * double(problem.y.in) * double(problem.x.in) < 1 << 18;
+}
+
 inline bool has_odd_channels(const Problem& problem) { return is_16_bit(problem.dtype) && problem.channels % 2 == 1; }
 
 // Where no measurement says otherwise.
@@ -71,6 +82,8 @@ inline Choice choose_forward_by_rule(const Problem& problem, const Gpu& gpu) {
   if (!sliding_has_room(problem, 1) || copying_pays(problem, planes.kernel, Kernel::kFwdSliding, Kernel::kFwdRows) ||
       (has_odd_channels(problem) && problem.taps() == 49 && planes.kernel == Kernel::kFwdMma))
     return planes;
+  if (is_small_7x7_stride_2(problem) && problem.dtype == ScalarType::Float && takes(Kernel::kFwdCudnn, problem, gpu))
+    return {Kernel::kFwdCudnn, false, "float32, 7x7 taps at stride 2 over few pixels"};
   if (outputs(problem) < 1 << 15) return {Kernel::kFwdSliding, false, "few outputs: threads that take one each"};
   if (fwd_pixels_takes(problem))
     return {Kernel::kFwdPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
@@ -111,8 +124,9 @@ inline Choice choose_wgrad_by_rule(const Problem& problem, const Gpu& gpu) {
        planes.kernel != Kernel::kWgradCorrelation && outputs(problem) >= 1 << 17) ||
       (has_odd_channels(problem) && problem.taps() == 49 && planes.kernel == Kernel::kWgradMmaPlanes))
     return planes;
-  if (wgrad_mma_pixels_takes(problem, gpu)) return {Kernel::kWgradMmaPixels, false, "16-bit, 5x5 or 7x7: tensor cores"};
-  if (wgrad_pixels_takes(problem))
+  if (wgrad_mma_pixels_takes(problem, gpu) && problem.x.down == 1)
+    return {Kernel::kWgradMmaPixels, false, "16-bit, 5x5 or 7x7: tensor cores"};
+  if (wgrad_pixels_takes(problem) && (!is_small_7x7_stride_2(problem) || has_channel_vectors(problem, 4)))
     return {Kernel::kWgradPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
   if (wgrad_direct_lanes(problem) > 0) return {Kernel::kWgradDirect, false, "3x3 or 5x5 taps straight from memory"};
   return {Kernel::kWgradSliding, false, "takes every kernel, stride, dilation and dtype"};
@@ -121,7 +135,8 @@ inline Choice choose_wgrad_by_rule(const Problem& problem, const Gpu& gpu) {
 // The measured kernel, if it can compute the problem; otherwise what the rules say.
 inline Choice choose(const std::optional<Measured>& measured, Choice (*by_rule)(const Problem&, const Gpu&),
                      const Problem& problem, const Gpu& gpu) {
-  if (measured && takes(measured->kernel, measured->copies_to_planes ? as_planes(problem) : problem, gpu))
+  if (measured && !is_7x7_stride_2_pixels(problem) &&
+      takes(measured->kernel, measured->copies_to_planes ? as_planes(problem) : problem, gpu))
     return {measured->kernel, measured->copies_to_planes, measured->reason};
   return by_rule(problem, gpu);
 }

@@ -15,16 +15,18 @@ constexpr int kBlock = 128, kBlocksAtOnce = 4;  // threads; blocks that a multip
 struct Sizes {
   int x, y, ahead;
 };
-constexpr Sizes sizes(int up, int down, int taps, int lanes, bool half) {
+constexpr Sizes sizes(int up, int down, int taps, int lanes, bool half, bool few) {
   const bool four = lanes == 4;
+  if (few) return {2, 2, 1};
   if (taps == 5) return {4, up * down == 2 ? 4 : 7, 1};
   if (up == 2) return four ? Sizes{4, half ? 4 : 2, 1} : Sizes{2, 4, 2};
   if (down == 2) return half && !four ? Sizes{2, 7, 1} : Sizes{half ? 2 : 1, 4, 2};
   return half && lanes == 2 ? Sizes{4, 4, 1} : Sizes{2, 7, 2};
 }
-template <class T, class R, int lanes>
+// few: for so few outputs that threads with more of them would not fill a GPU.
+template <class T, class R, int lanes, bool few>
 struct Region {
-  static constexpr Sizes kSizes = sizes(R::kUp, R::kDown, R::kTaps, lanes, sizeof(T) == 2);
+  static constexpr Sizes kSizes = sizes(R::kUp, R::kDown, R::kTaps, lanes, sizeof(T) == 2, few);
   static constexpr int kX = kSizes.x, kY = kSizes.y, kAhead = kSizes.ahead;
 };
 
@@ -53,10 +55,10 @@ struct Interleaved {
 };
 
 // W: the weight's type, T or float.
-template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated>
+template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated, bool kFew>
 __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
     fwd_direct(const __grid_constant__ FwdDirectParams<T, W> params) {
-  using S = Region<T, R, kLanes>;
+  using S = Region<T, R, kLanes, kFew>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
   uint32_t rest = blockIdx.x * kBlock + threadIdx.x;
@@ -137,13 +139,16 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
   }
 }
 
-template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated = false>
+template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated = false, bool kFew = false>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  using S = Region<T, R, kLanes>;
+  using S = Region<T, R, kLanes, kFew>;
   const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
   const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
   const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
+  const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
+  if constexpr (!kDilated && !kFew)
+    if (threads < 1 << 14) return launch<T, W, R, kLanes, kFlipped, false, true>(problem, stream);
   Tensor weight = *problem.weight;
   // Part of a larger tensor, then. kLanes taps are one access.
   if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
@@ -161,8 +166,7 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   params.tiles_y = Divider<uint32_t>(tiles_y);
   params.dilation_x = int(phases_x), params.dilation_y = int(phases_y);
   params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
-  const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
-  fwd_direct<T, W, R, kLanes, kFlipped, kDilated><<<blocks(threads, kBlock), kBlock, 0, stream>>>(params);
+  fwd_direct<T, W, R, kLanes, kFlipped, kDilated, kFew><<<blocks(threads, kBlock), kBlock, 0, stream>>>(params);
 }
 
 template <class T, class W, int taps, int kLanes>

@@ -1,6 +1,6 @@
-// depthwise_conv2d, forward and dgrad, for channels_last images and 3x3, 5x5 and 7x7 taps, 5x5 also at stride 2. A
-// block copies a tile of the image, channel_chunk deep, into shared memory, with zeros around the image, and goes
-// through the batch: the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring
+// depthwise_conv2d, forward and dgrad, for channels_last images and 3x3, 5x5 and 7x7 taps, the latter two also at
+// stride 2. A block copies a tile of the image, channel_chunk deep, into shared memory, with zeros around the image,
+// and goes through the batch: the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring
 // channels, and keep their taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking
 // down the rows of its window.
 #include "copy_images.cuh"
@@ -15,8 +15,11 @@ constexpr int64_t kShared = 55 << 10;  // so that four tiles fit into a multipro
 template <class R>
 struct FwdPixelsTile {
   static constexpr int kLanes = channel_lanes(R::kTaps);
-  static constexpr int kX = R::kTaps == 7 ? 4 : 2;
-  static constexpr int kY = R::kUp == 2 || R::kTaps == 3 ? 4 : 7;
+  static constexpr int kX = R::kTaps == 7 && R::kDown == 1 ? 4 : 2;
+  static constexpr int kY = [] {
+    if (R::kTaps == 7 && R::kUp * R::kDown == 2) return R::kUp == 2 ? 8 : 4;
+    return R::kUp == 2 || R::kTaps == 3 ? 4 : 7;
+  }();
   static constexpr int kTaps = R::kTaps * R::kTaps;
   static constexpr int kStepX = kX * R::kDown / R::kUp, kStepY = kY * R::kDown / R::kUp;  // pixels to the next thread
 };
@@ -159,7 +162,7 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
 template <class T, int taps>
 void launch_taps(const ForwardProblem& problem, cudaStream_t stream) {
   if (is_step(problem, 1, 1)) return launch<T, TapWindow<1, 1, taps>>(problem, stream);
-  if constexpr (taps == 5) {
+  if constexpr (taps >= 5) {
     if (is_step(problem, 1, 2)) return launch<T, TapWindow<1, 2, taps>>(problem, stream);
     if (is_step(problem, 2, 1)) return launch<T, TapWindow<2, 1, taps>>(problem, stream);
   }

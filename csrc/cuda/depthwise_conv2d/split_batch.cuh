@@ -5,6 +5,7 @@
 
 namespace customops::cuda::depthwise {
 
+constexpr int64_t kSector = 32;          // bytes that memory is read by
 constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so that results depend on shapes alone
 
 // Vectors of channels that a block of a channels_last image takes: 16 vectors or 32 channels, but at least 64 bytes of
@@ -13,7 +14,7 @@ constexpr int64_t kWantedBlocks = 1024;  // of kernels without stages; fixed, so
 // bytes at once took two thirds of the time of three times 48), or else what divides the channels. Pixels in shared
 // memory stay aligned for 16 bytes.
 inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
-  constexpr int64_t kSector = 32, kMany = 32;
+  constexpr int64_t kMany = 32;
   const int64_t target = std::max(std::min<int64_t>(16, 32 / lanes), 64 / bytes);
   const int64_t unit = std::max<int64_t>(kAccess / bytes, 1);
   if (vectors <= target) return round_up(vectors, unit);

@@ -121,14 +121,14 @@ inline bool fwd_large_takes(const Problem& problem, const Gpu& gpu) {
          gpu.shared_a_block;
 }
 
-// channels_last, 3x3, 5x5 and 7x7 at stride 1, 5x5 also at stride 2: tiles in shared memory.
+// channels_last, 3x3, 5x5 and 7x7 at stride 1, 5x5 and 7x7 also at stride 2: tiles in shared memory.
 inline bool fwd_pixels_takes(const Problem& problem) {
   if (!problem.channels_last || problem.dtype == ScalarType::Double || !is_square(problem) ||
       !has_int32_images(problem) || !starts_at_phase(problem.y) || !starts_at_phase(problem.x) ||
       !has_channel_vectors(problem, channel_lanes(problem.x.taps)))
     return false;
   if (is_step(problem, 1, 1)) return problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7;
-  return (is_step(problem, 1, 2) || is_step(problem, 2, 1)) && problem.x.taps == 5;
+  return (is_step(problem, 1, 2) || is_step(problem, 2, 1)) && (problem.x.taps == 5 || problem.x.taps == 7);
 }
 
 // The channels that a thread of fwd_direct takes; 0: it does not take the problem.
@@ -250,11 +250,11 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
 
 inline bool wgrad_tiles_take(const Problem& problem) {
   return problem.dtype != ScalarType::Double && is_square(problem) && has_int32_images(problem) &&
-         (problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7) &&
-         (problem.x.down == 1 || (problem.x.down == 2 && problem.x.taps < 7));
+         (problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7) && problem.x.down <= 2;
 }
 inline bool wgrad_planes_takes(const Problem& problem) {
-  return !problem.channels_last && wgrad_tiles_take(problem) && ceil_div(problem.x.out, 4 / problem.x.down) <= 128;
+  return !problem.channels_last && wgrad_tiles_take(problem) && (problem.x.taps < 7 || problem.x.down == 1) &&
+         ceil_div(problem.x.out, 4 / problem.x.down) <= 128;
 }
 inline bool wgrad_pixels_takes(const Problem& problem) {
   return problem.channels_last && wgrad_tiles_take(problem) &&

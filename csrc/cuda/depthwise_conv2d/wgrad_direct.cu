@@ -85,9 +85,14 @@ template <class T, class R, int kLanes>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   using S = WgradDirectTile<R>;
   const int64_t tiles_x = ceil_div(problem.x.out, S::kX), tiles_y = ceil_div(problem.y.out, S::kY);
-  const int64_t vectors = problem.channels / kLanes, chunks = ceil_div(vectors, 64 / kLanes),
-                chunk = ceil_div(vectors, chunks);
-  const int64_t members = kBlock / chunk, tiles = problem.batch * tiles_x * tiles_y;
+  const int64_t vectors = problem.channels / kLanes, tiles = problem.batch * tiles_x * tiles_y;
+  // Vectors of channels of a block: 64 channels, or fewer where every tile then has a thread of one block and no second
+  // kernel is needed, but whole sectors of memory.
+  int64_t most_vectors = 64 / kLanes;
+  const auto one_split = [&] { return tiles <= kBlock / most_vectors; };
+  while (!one_split() && most_vectors * kLanes * int64_t(sizeof(T)) > kSector) most_vectors /= 2;
+  if (!one_split()) most_vectors = 64 / kLanes;
+  const int64_t chunks = ceil_div(vectors, most_vectors), chunk = ceil_div(vectors, chunks), members = kBlock / chunk;
   const int64_t splits = std::clamp<int64_t>(kBlocksAtOnce / chunks, 1, ceil_div(tiles, members));
   WgradDirectParams<T> params{};
   params.tiles_a_split = int(ceil_div(tiles, splits));

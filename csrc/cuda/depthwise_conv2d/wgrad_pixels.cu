@@ -1,4 +1,4 @@
-// depthwise_conv2d's wgrad for channels_last images and 3x3, 5x5, 7x7 taps, at stride 2 up to 5x5. Reads image and
+// depthwise_conv2d's wgrad for channels_last images and 3x3, 5x5, 7x7 taps at strides 1 and 2. Reads image and
 // gradient once, in tiles that pass through shared memory; neighbouring threads take neighbouring channels. A thread
 // holds a sum for every tap in registers and goes through tiles of kX by kY pixels of the gradient; threads of a block
 // add up what they have in shared memory, blocks write partial sums, and a second kernel adds those.
@@ -13,9 +13,10 @@ constexpr int kBlock = 256;
 template <class R>
 struct WgradPixelsTile {
   static constexpr int kLanes = channel_lanes(R::kTaps);
-  static constexpr int kX = R::kTaps == 7 ? 4 : 2;
-  static constexpr int kY =
-      R::kTaps == 7 ? 7 : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
+  static constexpr int kX = R::kTaps == 7 && R::kDown == 1 ? 4 : 2;
+  static constexpr int kY = R::kTaps == 7
+                                ? (R::kDown == 2 ? 4 : 7)
+                                : (R::kTaps == 3 ? 4 : 7) / (R::kDown == 2 ? 2 : 1) + (R::kTaps == 5 && R::kDown == 2);
   static constexpr int kTaps = R::kTaps * R::kTaps;
 };
 
@@ -169,8 +170,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
 template <class T, int taps>
 void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
   if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>>(problem, stream);
-  if constexpr (taps < 7)
-    if (problem.x.down == 2) return launch<T, TapWindow<1, 2, taps>>(problem, stream);
+  if (problem.x.down == 2) return launch<T, TapWindow<1, 2, taps>>(problem, stream);
   fail_choice(Kernel::kWgradPixels);
 }
 

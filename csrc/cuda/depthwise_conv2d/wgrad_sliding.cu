@@ -45,13 +45,13 @@ __device__ __forceinline__ void widen_into_window(const Access<T, kVector> (&pix
       for (int v = 0; v < kVector; ++v) window[row][kFirst + i][v] = widen(part<T>(pixels[i][row], v));
 }
 
-// Adds the products of the gradients of outputs o to o + kTaps, as far as there are outputs, with the window's pixels.
-template <class T, int kTaps, int kRows, int kWidth, int kVector, class Int, class A>
-__device__ __forceinline__ void add_gradients(const Access<T, kVector> (&gradient)[kTaps], Int o, Int outputs,
+// Adds the products of the gradients of kStep outputs from o on, as far as there are outputs, with the window's pixels.
+template <class T, int kTaps, int kStep, int kRows, int kWidth, int kVector, class Int, class A>
+__device__ __forceinline__ void add_gradients(const Access<T, kVector> (&gradient)[kStep], Int o, Int outputs,
                                               const A (&window)[kRows][kWidth][kVector],
                                               A (&sum)[kRows][kTaps][kVector]) {
 #pragma unroll
-  for (int k = 0; k < kTaps; ++k)
+  for (int k = 0; k < kStep; ++k)
     if (o + k < outputs)  // or infinities would meet gradients that are not there
 #pragma unroll
       for (int row = 0; row < kRows; ++row)
@@ -62,16 +62,16 @@ __device__ __forceinline__ void add_gradients(const Access<T, kVector> (&gradien
 }
 
 // Adds the walk over `walk` outputs of one residue along one line. A step issues all its loads before it waits for the
-// first.
+// first; with one tap it takes four outputs, or each would wait for its own.
 template <int kTaps, int kRows, int kVector, class T, class Int, class A>
 __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* const (&rows)[kRows], const T* grad,
                          Int first_in, Int first_out, Int walk, A (&sum)[kRows][kTaps][kVector]) {
-  constexpr int kCarried = kTaps - 1;
+  constexpr int kCarried = kTaps - 1, kStep = kTaps == 1 ? 4 : kTaps;
   using Pixel = Access<T, kVector>;
   using Unsigned = std::make_unsigned_t<Int>;
   const SlidingAxis<Int>& a = params.slide;
   const Int outputs = min(walk, first_out < a.out ? (a.out - 1 - first_out) / a.spacing + 1 : 0);
-  A window[kRows][kCarried + kTaps][kVector];
+  A window[kRows][kCarried + kStep][kVector];
   Unsigned at = Unsigned(first_in), offset = at * Unsigned(params.in_slide);
   const Unsigned hop = Unsigned(a.input_step) * Unsigned(params.in_slide);
   const auto read = [&](Pixel(&pixels)[kRows]) {
@@ -89,24 +89,24 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
   const T* from = grad + first_out * params.out_slide;
   const Int grad_hop = a.spacing * params.out_slide;
 #pragma unroll 1
-  for (Int o = 0; o < outputs; o += kTaps) {
-    Pixel gradient[kTaps], coming[kTaps][kRows];
+  for (Int o = 0; o < outputs; o += kStep) {
+    Pixel gradient[kStep], coming[kStep][kRows];
 #pragma unroll
-    for (int k = 0; k < kTaps; ++k) {
+    for (int k = 0; k < kStep; ++k) {
       gradient[k] = Pixel{};
       if (o + k < outputs) gradient[k] = *reinterpret_cast<const Pixel*>(from);
       from += grad_hop;
       read(coming[k]);
     }
     if (o == 0) widen_into_window<T, kCarried, 0>(carried, window);
-    widen_into_window<T, kTaps, kCarried>(coming, window);
-    add_gradients<T>(gradient, o, outputs, window, sum);
+    widen_into_window<T, kStep, kCarried>(coming, window);
+    add_gradients<T, kTaps>(gradient, o, outputs, window, sum);
 #pragma unroll
     for (int row = 0; row < kRows; ++row)
 #pragma unroll
       for (int i = 0; i < kCarried; ++i)
 #pragma unroll
-        for (int v = 0; v < kVector; ++v) window[row][i][v] = window[row][i + kTaps][v];
+        for (int v = 0; v < kVector; ++v) window[row][i][v] = window[row][i + kStep][v];
   }
 }
 
@@ -277,7 +277,14 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
   params.units = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * int64_t(params.walks);
 
-  const int64_t chunk = kChannelsLast ? ceil_div(vectors, ceil_div(vectors, 32)) : 1, chunks = ceil_div(vectors, chunk);
+  // Vectors of channels of a block: 32, or fewer where every unit then has a thread of one block and no second kernel
+  // is needed, but whole sectors of memory.
+  int64_t most_vectors = 32;
+  const auto one_split = [&] { return params.units <= kBlock / most_vectors; };
+  while (!one_split() && most_vectors * kVector * int64_t(sizeof(T)) > kSector) most_vectors /= 2;
+  if (!one_split()) most_vectors = 32;
+  const int64_t chunk = kChannelsLast ? ceil_div(vectors, ceil_div(vectors, most_vectors)) : 1,
+                chunks = ceil_div(vectors, chunk);
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
   params.members = int(kBlock / chunk);
   if (groups * chunks >= kMaxIndex)
