@@ -23,7 +23,8 @@ constexpr Sizes sizes(int up, int down, int taps, int lanes, bool half, bool few
   if (down == 2) return half && !four ? Sizes{2, 7, 1} : Sizes{half ? 2 : 1, 4, 2};
   return half && lanes == 2 ? Sizes{4, 4, 1} : Sizes{2, 7, 2};
 }
-// few: for so few outputs that threads with more of them would not fill a GPU.
+// few: for so few outputs that threads with more of them would not fill a GPU; for 5x5 taps alone, or wheels grow too
+// much.
 template <class T, class R, int lanes, bool few>
 struct Region {
   static constexpr Sizes kSizes = sizes(R::kUp, R::kDown, R::kTaps, lanes, sizeof(T) == 2, few);
@@ -147,8 +148,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
   const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
-  if constexpr (!kDilated && !kFew)
-    if (threads < 1 << 14) return launch<T, W, R, kLanes, kFlipped, false, true>(problem, stream);
+  if constexpr (R::kTaps == 5 && !kFew)
+    if (threads < 1 << 14) return launch<T, W, R, kLanes, kFlipped, kDilated, true>(problem, stream);
   Tensor weight = *problem.weight;
   // Part of a larger tensor, then. kLanes taps are one access.
   if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
