@@ -124,8 +124,7 @@ inline Choice choose_wgrad_by_rule(const Problem& problem, const Gpu& gpu) {
        planes.kernel != Kernel::kWgradCorrelation && outputs(problem) >= 1 << 17) ||
       (has_odd_channels(problem) && problem.taps() == 49 && planes.kernel == Kernel::kWgradMmaPlanes))
     return planes;
-  if (wgrad_mma_pixels_takes(problem, gpu) && problem.x.down == 1)
-    return {Kernel::kWgradMmaPixels, false, "16-bit, 5x5 or 7x7: tensor cores"};
+  if (wgrad_mma_pixels_takes(problem, gpu)) return {Kernel::kWgradMmaPixels, false, "16-bit, 5x5 or 7x7: tensor cores"};
   if (wgrad_pixels_takes(problem) && (!is_small_7x7_stride_2(problem) || has_channel_vectors(problem, 4)))
     return {Kernel::kWgradPixels, false, "3x3, 5x5 or 7x7 taps: tiles of channels_last images"};
   if (wgrad_direct_lanes(problem) > 0) return {Kernel::kWgradDirect, false, "3x3 or 5x5 taps straight from memory"};

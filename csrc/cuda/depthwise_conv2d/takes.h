@@ -221,13 +221,13 @@ inline bool wgrad_mma_planes_takes(const Problem& problem, const Gpu& gpu) {
 }
 
 inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
-  if (!problem.channels_last || !wgrad_mma_takes(problem, gpu) || !has_channel_vectors(problem, 8)) return false;
-  const int64_t down = problem.x.down, all_steps = ceil_div(problem.x.out, 8),
-                steps = ceil_div(all_steps, ceil_div(all_steps, 7));
-  const int64_t pitch = ((steps * down + down) | 1) * 8, grad_pitch = (steps | 1) * 8;
-  const int64_t top = problem.y.pad % down, shifts = round_up(ceil_div(problem.x.taps, down), 2),
-                grad_rows = round_up(15 + shifts, 2);
-  const bool one_row = problem.y.in + top <= 16 * down, one_column = all_steps == steps;
+  if (!problem.channels_last || problem.x.down != 1 || !wgrad_mma_takes(problem, gpu) ||
+      !has_channel_vectors(problem, 8))
+    return false;
+  const int64_t all_steps = ceil_div(problem.x.out, 8), steps = ceil_div(all_steps, ceil_div(all_steps, 7));
+  const int64_t pitch = ((steps + 1) | 1) * 8, grad_pitch = (steps | 1) * 8;
+  const int64_t shifts = round_up(problem.x.taps, 2), grad_rows = round_up(15 + shifts, 2);
+  const bool one_row = problem.y.in <= 16, one_column = all_steps == steps;
   // One patch alone is copied without what lies around the images.
   const auto elements = [&](int64_t rows, int64_t row, int64_t above, int64_t before, int64_t h, int64_t w,
                             int64_t all) {
@@ -237,11 +237,10 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
     return (one_row ? round_up(std::min(h, rows - above), 2) : rows) * (one ? whole : all) * 8;
   };
   const int64_t stage =
-      elements(16 * down, pitch, top, round_up(problem.x.pad, 2), problem.y.in, problem.x.in, pitch / 8) +
-      elements(grad_rows, grad_pitch, shifts - 1 - problem.y.pad / down, 0, problem.y.out, problem.x.out, steps);
-  const int64_t planes = 16 * down * pitch + 8 + grad_rows * grad_pitch + 8;
+      elements(16, pitch, 0, round_up(problem.x.pad, 2), problem.y.in, problem.x.in, pitch / 8) +
+      elements(grad_rows, grad_pitch, shifts - 1 - problem.y.pad, 0, problem.y.out, problem.x.out, steps);
+  const int64_t planes = 16 * pitch + 8 + grad_rows * grad_pitch + 8;
   if (2 * 16 * (stage + planes) > gpu.shared_a_block) return false;
-  if (problem.x.down == 2) return true;
   // Multiply-adds are faster where half of a patch would be empty, and for fewer taps.
   const auto one_patch = [](const Axis& a) { return a.out > 8 && a.out <= 16; };
   return (one_patch(problem.x) && one_patch(problem.y)) ||

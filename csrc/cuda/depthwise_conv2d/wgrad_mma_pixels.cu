@@ -1,6 +1,6 @@
-// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for channels_last images. A block has 16 channels of a
-// patch, 16 rows of the images as wide as fits, and goes through the batch. It sorts the patch by channel in shared
-// memory; each warp then computes channels of its own.
+// depthwise_conv2d's wgrad on tensor cores (wgrad_mma.cuh) for channels_last images at stride 1. A block has 16
+// channels of a patch, 16 rows of the images as wide as fits, and goes through the batch. It sorts the patch by channel
+// in shared memory; each warp then computes channels of its own.
 #include "wgrad_mma.cuh"
 
 namespace customops::cuda::depthwise {
@@ -201,12 +201,11 @@ void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream) {
   dispatch_tile(Kernel::kWgradMmaPixels, problem, [&](auto zero, auto tile) {
     using T = decltype(zero);
     using S = decltype(tile);
-    if constexpr (S::kDown == 1)
+    if constexpr (S::kDown == 1) {
       if (one_patch(problem.x) && one_patch(problem.y)) return launch<T, S, 2>(problem, stream);
-    if constexpr (S::kTaps == 7)
-      launch<T, S, 1>(problem, stream);
-    else
-      fail_choice(Kernel::kWgradMmaPixels);
+      if constexpr (S::kTaps == 7) return launch<T, S, 1>(problem, stream);
+    }
+    fail_choice(Kernel::kWgradMmaPixels);
   });
 }
 
