@@ -61,7 +61,7 @@ def test_a_cuda_build_takes_cuda_home_beside_a_cpu_torch(tmp_path):
     new_extension.create("fast_swish", tmp_path / "made")
     nvcc = tmp_path / "cuda/bin/nvcc"
     command = [common.virtual_environment("build") / "python", "setup.py", "--quiet", "egg_info"]
-    env = common.environment(FAST_SWISH_CUDA="1", CUDA_HOME=str(tmp_path / "cuda"))
+    env = common.environment(FORCE_CUDA="1", CUDA_HOME=str(tmp_path / "cuda"))
 
     def prepare():
         return subprocess.run(command, cwd=tmp_path / "made", env=env, capture_output=True, text=True, check=False)
