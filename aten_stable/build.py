@@ -111,8 +111,7 @@ def run(command: list) -> None:
         raise SystemExit("error: the compiler failed; `python -m aten_stable scan` lists what is not covered")
 
 
-# A module's functions, and the hidden parts of C++'s library that another in the process must not take for its own.
-EXPORTS = "{ global: aten_stable_*; local: *; };\n"
+EXPORTS = Path(__file__).with_name("exports.map")
 
 
 def cxx_library(compiler: str) -> list[str]:
@@ -126,10 +125,8 @@ def link(sources: list[Path], library: Path, common: list[str], torch: Path, cud
     compiler = os.environ.get("CXX", "c++")
     host = [compiler, *common, "-fPIC", "-fvisibility=hidden"]
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
+    libraries += [*cxx_library(compiler), "-Wl,--exclude-libs,ALL", f"-Wl,--version-script={EXPORTS}"]
     with tempfile.TemporaryDirectory() as work:
-        exports = Path(work, "exports.map")
-        exports.write_text(EXPORTS)
-        libraries += [*cxx_library(compiler), "-Wl,--exclude-libs,ALL", f"-Wl,--version-script={exports}"]
         inputs: list[Path] = []
         for number, source in enumerate(sources):
             if source.suffix != ".cu":

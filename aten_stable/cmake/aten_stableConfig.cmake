@@ -33,6 +33,8 @@ function(aten_stable_module target module)
   string(REPLACE "." "__" namespace "${module}")
   add_library(${target} SHARED ${ARGN})
   target_link_libraries(${target} PRIVATE aten_stable::headers)
+  target_link_options(${target} PRIVATE
+    "LINKER:--exclude-libs,ALL" "LINKER:--version-script=${aten_stable_PACKAGE}/exports.map")
   target_compile_definitions(${target} PRIVATE TORCH_EXTENSION_NAME=${name} ATEN_STABLE_NAMESPACE=${namespace})
   # Each process has its own torch loaded: no rpath.
   set_target_properties(${target} PROPERTIES

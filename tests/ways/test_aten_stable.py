@@ -7,7 +7,6 @@ the stable ABI have no symbol of torch's C++ or of CPython.
 import concurrent.futures
 import ctypes
 import functools
-import importlib.util
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ import pytest
 import torch
 import torch._dynamo
 import torch.fx.experimental.proxy_tensor
+from same_bits import assert_same, load
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).with_name("aten_stable")
@@ -49,13 +49,6 @@ def compile_against_aten(name, folder):
     command = ["nice", "c++", aten_standard(), "-O0", "-w", "-shared", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
     command += [*(f"-I{path}" for path in includes), SOURCES / f"{name}.cpp", *libraries, "-o", folder / f"{name}.so"]
     subprocess.run(command, check=True)
-
-
-def load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")
@@ -107,19 +100,6 @@ def outcome(function, *args, **kwargs):
         return function(*args, **kwargs)
     except Exception as error:
         return type(error), str(error).split("\n")[0]
-
-
-def assert_same(one, two):
-    assert type(one) is type(two)
-    if isinstance(one, torch.Tensor):
-        assert (one.dtype, one.shape, one.stride()) == (two.dtype, two.shape, two.stride())
-        assert torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (one, two)))
-    elif isinstance(one, (tuple, list)):
-        assert len(one) == len(two)
-        for a, b in zip(one, two, strict=True):
-            assert_same(a, b)
-    else:
-        assert one == two
 
 
 @pytest.fixture
@@ -303,13 +283,17 @@ def test_torch_compile_leaves_out_the_function(windows, tensor):
         assert_same(torch.compile(around, backend="eager")(x), around(x))
 
 
+def exported(library):
+    lines = subprocess.check_output(["nm", "-D", "--defined-only", library], text=True).splitlines()
+    assert lines
+    return [line.split()[-1] for line in lines]
+
+
 def test_a_library_exports_nothing_of_cxx(modules):
     """Else the process's own C++ library would be mixed with the one that the module was linked with."""
     for _, module in modules.values():
         library = Path(module.__file__).with_name(module.LIBRARY)
-        command = ["nm", "-D", "--defined-only", library]
-        names = [line.split()[-1] for line in subprocess.check_output(command, text=True).splitlines()]
-        assert [name for name in names if not name.startswith("aten_stable_")] == []
+        assert all(name.startswith("aten_stable_") for name in exported(library))
 
 
 def test_face(windows):
@@ -827,6 +811,7 @@ def test_cmake_builds_a_module(installed, tmp_path):
     options = [f"-DPython3_EXECUTABLE={sys.executable}", f"-Daten_stable_DIR={installed / 'aten_stable/cmake'}"]
     subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", *options], check=True)
     subprocess.run(["cmake", "--build", tmp_path / "build"], check=True)
+    assert all(name.startswith("aten_stable_") for name in exported(tmp_path / "build/libadded.so"))
     assert torch.equal(
         load("theirs.added", tmp_path / "build/added.py").one(torch.tensor([-1.0, 2.0])), torch.tensor([1.0, 3.0])
     )

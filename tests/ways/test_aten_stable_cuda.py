@@ -4,7 +4,6 @@ Each library for the stable ABI runs in a process of its own, also the one for C
 ATEN_STABLE_BUILT may name a folder of modules that were built before: `python -m aten_stable build theirs.blend ...`.
 """
 
-import importlib.util
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from same_bits import assert_same, load
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parents[2]
@@ -22,13 +22,6 @@ sys.path.insert(0, str(ROOT))
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def steps(*shape, dtype=torch.float32):
@@ -79,20 +72,7 @@ CALLS = {call.__name__: call for call in (blend, noise, numbers, options, functi
 
 def run(path, target):
     """In a process of its own."""
-    torch.save(CALLS[path.stem](load(path)), target)
-
-
-def same(one, two):
-    assert type(one) is type(two)
-    if isinstance(one, torch.Tensor):
-        assert (one.dtype, one.shape, one.stride(), one.device) == (two.dtype, two.shape, two.stride(), two.device)
-        assert torch.equal(*(t.detach().reshape(-1).view(torch.uint8) for t in (one, two)))
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(two)
-        for a, b in zip(one, two, strict=True):
-            same(a, b)
-    else:
-        assert one == two
+    torch.save(CALLS[path.stem](load(path.stem, path)), target)
 
 
 def source(name):
@@ -126,4 +106,4 @@ def test_same_bits(name, tmp_path):
         command = f"from pathlib import Path; import {Path(__file__).stem} as t; t.run(Path({str(module)!r}), {str(target)!r})"
         environment = os.environ | {"ATEN_STABLE_CUDA": library}
         subprocess.run([sys.executable, "-c", command], cwd=Path(__file__).parent, env=environment, check=True)
-        same(torch.load(target), wanted)
+        assert_same(torch.load(target), wanted)
