@@ -18,6 +18,14 @@ def root():
 
 
 @pytest.fixture(scope="session")
+def modules(tmp_path_factory):
+    """Of aten_stable's sources: {name: (the module on ATen, the module on the stable ABI)}."""
+    from aten_builds import compiled
+
+    return compiled(tmp_path_factory.mktemp("modules"))
+
+
+@pytest.fixture(scope="session")
 def cmake_build(tmp_path_factory):
     """The build folder of examples/cpp, libcustomops.so in customops/; CUSTOMOPS_WAYS_CMAKE keeps it between runs."""
     folder = Path(os.environ.get("CUSTOMOPS_WAYS_CMAKE") or tmp_path_factory.mktemp("cmake"))

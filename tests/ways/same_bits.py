@@ -1,4 +1,4 @@
-"""What the tests of aten_stable share: a module from its file, and whether two results are the same bits."""
+"""What the tests of aten_stable share: a module from its file, what a call gives, and whether two results are the same bits."""
 
 import importlib.util
 
@@ -10,6 +10,14 @@ def load(name, path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def outcome(function, *args, **kwargs):
+    """What a call gives: a result, or the exception's type and first line."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return type(error), str(error).split("\n")[0]
 
 
 def assert_same(one, two):

@@ -4,7 +4,6 @@ The sources in aten_stable/ know nothing of the stable ABI. The torch of this en
 the stable ABI have no symbol of torch's C++ or of CPython.
 """
 
-import concurrent.futures
 import ctypes
 import functools
 import os
@@ -12,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import threading
 import weakref
 from pathlib import Path
@@ -21,67 +19,13 @@ import pytest
 import torch
 import torch._dynamo
 import torch.fx.experimental.proxy_tensor
-from same_bits import assert_same, load
+from aten_builds import CUDA_PROJECTS, ROOT, SOURCES, TORCH, compile_cuda, toolkits
+from same_bits import assert_same, load, outcome
 
-ROOT = Path(__file__).parents[2]
-SOURCES = Path(__file__).with_name("aten_stable")
-TORCH = Path(torch.__file__).parent
-sys.path.insert(0, str(ROOT))
+from aten_stable.build import flags, toolkit
+from aten_stable.scan import header, table, uses
 
-from aten_stable.build import build, flags, toolkit  # noqa: E402
-from aten_stable.scan import header, table, uses  # noqa: E402
-
-PROJECTS = ("windows", "options", "registered", "numbers", "functions", "draws")
 LEAF = torch.linspace(-1, 2, 6).requires_grad_()
-# A process has one operator of a name: the second builds get namespaces of their own.
-OTHER_NAMESPACES = [f"-Daten_stable_{name}=aten_stable_{name}_too" for name in ("registered", "functions")]
-
-
-def aten_standard():
-    """What ATen's headers are written in: that of torch's own builds."""
-    return re.search(r"'(-std=c\+\+\d+)', '-fPIC'", (TORCH / "utils/cpp_extension.py").read_text())[1]
-
-
-def compile_against_aten(name, folder):
-    python = Path(sysconfig.get_paths()["include"])
-    includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", python]
-    libraries = [f"-L{TORCH / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
-    command = ["nice", "c++", aten_standard(), "-O0", "-w", "-shared", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
-    command += [*(f"-I{path}" for path in includes), SOURCES / f"{name}.cpp", *libraries, "-o", folder / f"{name}.so"]
-    subprocess.run(command, check=True)
-
-
-@pytest.fixture(scope="session")
-def modules(tmp_path_factory):
-    """{name: (the module on ATen, the module on the stable ABI)}; ATEN_STABLE_ATEN may hold the former, built before."""
-    ready = os.environ.get("ATEN_STABLE_ATEN")
-    if not ready and not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
-        pytest.skip("the build against ATen needs Python.h")
-    aten = Path(ready) if ready else tmp_path_factory.mktemp("aten")
-    stable = tmp_path_factory.mktemp("stable")
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = [] if ready else [pool.submit(compile_against_aten, name, aten) for name in PROJECTS]
-        for name in PROJECTS:
-            jobs.append(
-                pool.submit(
-                    build,
-                    f"theirs.{name}",
-                    [SOURCES / f"{name}.cpp"],
-                    stable,
-                    TORCH,
-                    ["-Wall", "-O0", *OTHER_NAMESPACES],
-                )
-            )
-        for job in jobs:
-            job.result()
-    torch.ops.load_library(aten / "registered.so")
-    return {
-        name: (
-            load(name, aten / f"{name}.so") if name != "registered" else torch.ops.aten_stable_registered,
-            load(f"theirs.{name}", stable / f"theirs/{name}.py"),
-        )
-        for name in PROJECTS
-    }
 
 
 @pytest.fixture
@@ -92,14 +36,6 @@ def windows(modules):
 @pytest.fixture
 def options(modules):
     return modules["options"]
-
-
-def outcome(function, *args, **kwargs):
-    """What a call gives: a result, or the exception's type and first line."""
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        return type(error), str(error).split("\n")[0]
 
 
 @pytest.fixture
@@ -720,28 +656,13 @@ def test_mistakes_are_errors_with_words(tmp_path):
         assert f"{source}:{line}:" in result.stderr, words
 
 
-def toolkits():
-    """CUDA homes of this machine, one for each version."""
-    found = {}
-    for home in (
-        os.environ.get("CUDA12_HOME"),
-        os.environ.get("CUDA13_HOME"),
-        os.environ.get("CUDA_HOME"),
-        "/usr/local/cuda",
-    ):
-        if home and Path(home, "bin/nvcc").is_file():
-            one = toolkit(f"{home}:90")
-            found.setdefault(one.release()[0], one)
-    return tuple(found.values())
-
-
-@pytest.mark.parametrize("name", ["blend", "noise"])
+@pytest.mark.parametrize("name", CUDA_PROJECTS)
 def test_cuda_sources_become_a_library_for_each_toolkit(name, tmp_path):
     """There is no GPU: that the library loads, has its runtime within, and its checks speak."""
     found = toolkits()
     if not found:
         pytest.skip("no CUDA toolkit in CUDA12_HOME, CUDA13_HOME, CUDA_HOME or /usr/local/cuda")
-    build(f"theirs.{name}", [SOURCES / f"{name}.cu"], tmp_path, TORCH, [], found)
+    compile_cuda(name, tmp_path)
     libraries = sorted(path.name for path in (tmp_path / "theirs").glob("*.so"))
     assert libraries == sorted(f"lib{name}.cuda{one.release()[0]}.so" for one in found)
     for library in libraries:

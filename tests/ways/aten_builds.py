@@ -1,0 +1,88 @@
+"""Builds the sources of aten_stable/ for the tests: against ATen, and against aten_stable's headers."""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+from same_bits import load
+
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(__file__).with_name("aten_stable")
+TORCH = Path(torch.__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from aten_stable.build import build, toolkit  # noqa: E402
+
+PROJECTS = ("windows", "options", "registered", "numbers", "functions", "draws")
+CUDA_PROJECTS = ("blend", "noise")
+# A process has one operator of a name: the second builds get namespaces of their own.
+OTHER_NAMESPACES = [f"-Daten_stable_{name}=aten_stable_{name}_too" for name in ("registered", "functions")]
+
+
+def aten_standard():
+    """What ATen's headers are written in: that of torch's own builds."""
+    return re.search(r"'(-std=c\+\+\d+)', '-fPIC'", (TORCH / "utils/cpp_extension.py").read_text())[1]
+
+
+def compile_against_aten(name, folder):
+    python = Path(sysconfig.get_paths()["include"])
+    includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", python]
+    libraries = [f"-L{TORCH / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
+    command = ["nice", "c++", aten_standard(), "-O0", "-w", "-shared", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
+    command += [*(f"-I{path}" for path in includes), SOURCES / f"{name}.cpp", *libraries, "-o", folder / f"{name}.so"]
+    subprocess.run(command, check=True)
+
+
+def compile_stable(name, folder, *options):
+    build(f"theirs.{name}", [SOURCES / f"{name}.cpp"], folder, TORCH, ["-Wall", "-O0", *OTHER_NAMESPACES, *options])
+
+
+def compile_cuda(name, folder):
+    """A library for each toolkit of this machine."""
+    build(f"theirs.{name}", [SOURCES / f"{name}.cu"], folder, TORCH, [], toolkits())
+
+
+def compiled(folder):
+    """{name: (the module on ATen, the module on the stable ABI)}; ATEN_STABLE_ATEN and ATEN_STABLE_BUILT may hold them,
+    built before."""
+    jobs = []
+    aten, stable = (Path(os.environ.get(f"ATEN_STABLE_{kind}") or folder / kind) for kind in ("ATEN", "BUILT"))
+    if not aten.exists():
+        if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+            pytest.skip("the build against ATen needs Python.h")
+        aten.mkdir()
+        jobs += [(compile_against_aten, name, aten) for name in PROJECTS]
+    if not stable.exists():
+        jobs += [(compile_stable, name, stable) for name in PROJECTS]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(*job) for job in jobs]:
+            job.result()
+    torch.ops.load_library(aten / "registered.so")
+    return {
+        name: (
+            load(name, aten / f"{name}.so") if name != "registered" else torch.ops.aten_stable_registered,
+            load(f"theirs.{name}", stable / f"theirs/{name}.py"),
+        )
+        for name in PROJECTS
+    }
+
+
+def toolkits():
+    """CUDA homes of this machine, one for each version."""
+    found = {}
+    for home in (
+        os.environ.get("CUDA12_HOME"),
+        os.environ.get("CUDA13_HOME"),
+        os.environ.get("CUDA_HOME"),
+        "/usr/local/cuda",
+    ):
+        if home and Path(home, "bin/nvcc").is_file():
+            one = toolkit(f"{home}:90")
+            found.setdefault(one.release()[0], one)
+    return tuple(found.values())
