@@ -43,14 +43,12 @@ cpus=$4
 shift 4
 exec taskset -c "$cpus" "$@"
 """
-# For a torch that does not look for ccache. nvcc calls c++, too, for no source of the project.
+# For a torch that does not look for ccache. nvcc calls c++, too, for no source of the project, and with a PATH of its own.
 CXX = """#!/bin/sh
-PATH=${PATH#/cache/bin:}
-export PATH
 case " $* " in
-  *" -c /project/project/csrc/"*) exec /cache/bin/ccache c++ "$@" ;;
+  *" -c /project/project/csrc/"*) exec /cache/bin/ccache {compiler} "$@" ;;
 esac
-exec c++ "$@"
+exec {compiler} "$@"
 """
 LEFT_OUT = ("*.egg-info", ".*", "build", "dist", "tests", "results", "__pycache__")
 
@@ -94,7 +92,7 @@ class Builds:
         variables, _ = build_cache.tools(tools, "farm", part)
         (tools / "bin/ccache").symlink_to("/cache/divider" if part else "/cache/wrapper")
         if not looks_for_ccache():
-            (tools / "bin/c++").write_text(CXX)
+            (tools / "bin/c++").write_text(CXX.format(compiler=shutil.which("c++")))
             (tools / "bin/c++").chmod(0o755)
         variables |= {"CCACHE_REMOTE_STORAGE": "file:/objects", "PATH": f"/cache/bin:{os.environ['PATH']}"}
         places = (own / "project", tools, self.objects, ",".join(map(str, self.cpus[place])))
