@@ -125,7 +125,9 @@ def link(sources: list[Path], library: Path, common: list[str], torch: Path, cud
     compiler = os.environ.get("CXX", "c++")
     host = [compiler, *common, "-fPIC", "-fvisibility=hidden"]
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
-    libraries += [*cxx_library(compiler), "-Wl,--exclude-libs,ALL", f"-Wl,--version-script={EXPORTS}"]
+    if not any(option.startswith("-fsanitize") for option in common):  # they watch what the shared one throws
+        libraries += cxx_library(compiler)
+    libraries += ["-Wl,--exclude-libs,ALL", f"-Wl,--version-script={EXPORTS}"]
     with tempfile.TemporaryDirectory() as work:
         inputs: list[Path] = []
         for number, source in enumerate(sources):

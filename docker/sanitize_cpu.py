@@ -1,6 +1,7 @@
 """The CPU library under ASan and UBSan: `make sanitize-cpu [SECONDS=20]`. Requires g++ with its sanitizers on this machine.
 
-Random calls against float64 torch for SECONDS on every instruction set that this machine has, then the op tests, one in ONE_IN=20.
+Random calls against float64 torch for SECONDS on every instruction set that this machine has, then the op tests, one in ONE_IN=20,
+and the sources of tests/ways/aten_stable, built with aten_stable's headers. With --only-aten: these alone.
 The first error of memory or arithmetic ends the process that made it. With --quick, as the gate runs it: the baseline's
 instructions alone, which compile in a tenth of the time, and no op tests. Objects stay in .cache/sanitize, by what they are made from.
 """
@@ -62,14 +63,30 @@ def sanitized(tools: Path, library: Path) -> dict[str, str]:
     )
 
 
+def check_aten_stable(tools: Path) -> None:
+    """The calls of tests/ways/aten_calls.py, with headers and sources instrumented."""
+    ways, modules = ROOT / "tests/ways", FOLDER / "aten_stable"
+    build = (
+        "import sys, pathlib; import aten_builds as builds; folder, *options = sys.argv[1:]\n"
+        "for name in builds.PROJECTS: builds.compile_stable(name, pathlib.Path(folder), *options)"
+    )
+    env = environment(tools, PYTHONPATH=str(ways), PYTHONDONTWRITEBYTECODE="1")
+    children.run([tools / "python", "-c", build, modules, *SANITIZERS], env=env)
+    results = modules / "results.pt"
+    children.run([tools / "python", ways / "aten_calls.py", modules, results], env=sanitized(tools, modules))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=20, help="of random calls on each instruction set")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--one-in", type=int, default=1, metavar="N", help="of the op tests, every N-th alone; 0: none")
     parser.add_argument("--quick", action="store_true", help="the baseline alone, without the op tests")
+    parser.add_argument("--only-aten", action="store_true", help="the sources built with aten_stable's headers alone")
     args = parser.parse_args()
     tools = virtual_environment("ways")
+    if args.only_aten:
+        return check_aten_stable(tools)
     began = time.monotonic()
     library = compile_library(tools, QUICK if args.quick else FULL)
     print(f"==> compiled in {time.monotonic() - began:.0f} s", flush=True)
@@ -94,6 +111,8 @@ def main() -> None:
             [tools / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled", f"--one-in={args.one_in}", *suite],
             env=env,
         )  # fmt: skip
+    if not args.quick:
+        check_aten_stable(tools)
 
 
 if __name__ == "__main__":
