@@ -14,7 +14,7 @@ FLAGS = --engine "$(ENGINE)" --variant "$(VARIANT)" --base "$(BASE)" --arch "$(A
 given = $(if $(filter file undefined,$(origin $(1))),,$($(1)))
 PAIRS = --project "$(PROJECT)" --pythons "$(call given,PYTHONS)" --torches "$(call given,TORCHES)"
 BUILD_FLAGS = $(FLAGS) --cuda-archs "$(CUDA_ARCHS)" $(PAIRS)
-EMULATED = --seconds "$(or $(SECONDS),60)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),1)" $(if $(WHEEL),--wheel "$(WHEEL)")
+EMULATED = --seconds "$(or $(SECONDS),60)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),1)" --torches "$(call given,TORCHES)" $(if $(WHEEL),--wheel "$(WHEEL)")
 RUN = @exec sh docker/python.sh "$(PYTHON)"
 
 export BUNDLE  # docker/fetch.py takes every input from it

@@ -1,7 +1,7 @@
 """Tests the CPU's library for aarch64 on this x86 machine, under qemu-user: `make test ARCH=aarch64`.
 
 Compiles it with g++-aarch64-linux-gnu, or takes the one of WHEEL; then random calls of every op against float64 torch, forward
-and gradients, and the op tests. With --quick, as the gate runs it: compiled with -O1, and no op tests.
+and gradients, and the op tests, with each of TORCHES. With --quick, as the gate runs it: compiled with -O1, and no op tests.
 
 docker/locks/aarch64/ locks what runs: qemu, a root file system of Debian packages, CPython's wheels. No script of a package
 runs, and the kernel needs no binfmt registration: the emulated programs start each other through .cache/aarch64/python.
@@ -22,6 +22,7 @@ from types import MappingProxyType
 
 import children
 import cpu_library
+import emulated_torch
 import fetch
 import interpreters
 import project_run
@@ -52,11 +53,22 @@ CXX = "aarch64-linux-gnu-g++"
 SECONDS_OF_A_WHEEL = 20
 WITHOUT_KERNELS = ("test_cuda.py", "test_loader.py", "test_report.py", "test_docstrings.py", "test_saved_results.py")
 # A script, which the kernel starts wherever it starts scripts; Python takes it for its own program.
+# Without SME: torch 2.13's library for convolutions takes it for SME2, which this qemu has not.
 LAUNCHER = """#!/bin/sh
-PYTHONHOME={root}/usr QEMU_LD_PREFIX={root} exec {qemu} -cpu "${{EMULATED_CPU:-max}}" -0 "$0" {root}/usr/bin/python3.11 "$@"
+PYTHONHOME={root}/usr QEMU_LD_PREFIX={root} exec {qemu} -cpu "${{EMULATED_CPU:-max,sme=off}}" -0 "$0" {root}/usr/bin/python3.11 "$@"
 """
 
 NAMES = ("python", "python3")  # of what test commands start
+
+# What emulated programs read in place of this machine's files, which describe an x86 processor: torch 2.13 finds no cache
+# in them, and writes the first one's description to address 0. This is a Cortex-A72 of one core.
+PROCESSOR = {
+    "proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x0\n"
+    "CPU part\t: 0xd08\nCPU revision\t: 3\n",
+    "sys/devices/system/cpu/possible": "0\n",
+    "sys/devices/system/cpu/present": "0\n",
+    "sys/devices/system/cpu/cpu0/regs/identification/midr_el1": "0x00000000410fd083\n",
+}
 
 # What `pytest` of a test command is: unpacked wheels bring no programs, and this machine's own has another Python.
 PYTEST = """#!/bin/sh
@@ -94,6 +106,12 @@ def write_launcher(launcher: Path, root: Path, qemu: Path) -> Path:
     return launcher
 
 
+def describe_processor(root: Path) -> None:
+    for name, text in PROCESSOR.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
 def write_pytest(program: Path, launcher: Path) -> None:
     program.parent.mkdir(exist_ok=True)
     program.write_text(PYTEST.format(launcher=shlex.quote(str(launcher))))
@@ -105,7 +123,7 @@ def prepared() -> Path:
     """The folder .cache/aarch64: python, which starts the emulated CPython; root/; site/, its packages."""
     folder = CACHE / "aarch64"
     inputs = (QEMU, SYSTEM, PACKAGES, Path(rootfs.__file__))
-    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER, *NAMES])
+    expected = " ".join([*map(sha256_of, inputs), str(folder), LAUNCHER, *NAMES, *PROCESSOR.values()])
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == expected:
         return folder
@@ -118,6 +136,7 @@ def prepared() -> Path:
     with tarfile.open(folder / "root.tar") as tar:
         tar.extractall(root, filter=lambda info, _: info)  # made here; its links lead to its own /
     (folder / "root.tar").unlink()
+    describe_processor(root)
     for entry in read_requirements(PACKAGES):
         unpacked(fetch.find_wheel(WHEELS, entry.path, entry.sha256), folder / "site")
     for name in NAMES:
@@ -152,11 +171,11 @@ def environment_for(project: Project, pair: Pair) -> Path:
     return folder
 
 
-def variables(package: Path, **extra: str) -> dict[str, str]:
-    """The environment of an emulated CPython that imports customops from a folder."""
+def variables(*folders: Path, **extra: str) -> dict[str, str]:
+    """The environment of an emulated CPython that imports from the folders, customops from the first, before site/."""
     # One thread: qemu runs them on the same cores, and they only wait for each other.
     return environment(
-        PYTHONPATH=os.pathsep.join(map(str, (package, prepared() / "site"))),
+        PYTHONPATH=os.pathsep.join(map(str, (*folders, prepared() / "site"))),
         PYTHONDONTWRITEBYTECODE="1",
         OMP_NUM_THREADS="1",
         **extra,
@@ -224,6 +243,22 @@ def test_wheel(project: Project, pair: Pair, out: Path, options: Mapping[str, st
             )
 
 
+def run_tests(args: argparse.Namespace, library: Path, version: str) -> None:
+    """Random calls and op tests with one torch."""
+    torch = [] if version == held_torch() else [emulated_torch.prepared(version, prepared() / "root")]
+    if args.wheel:
+        env = variables(library.parents[1], *torch)  # the wheel's own Python files, too
+    else:
+        env = variables(ROOT, *torch, CUSTOMOPS_COMPILER="cmake", CUSTOMOPS_LIBRARY=str(library))
+    print(f"==> torch {version}", flush=True)
+    random_calls(env, args.seconds, args.seed)
+    if not args.quick:
+        print("==> the op tests", flush=True)
+        suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name not in WITHOUT_KERNELS]
+        pytest = (prepared() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled")
+        children.run([*pytest, f"--one-in={args.one_in}", *suite], env=env, cwd=prepared())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", choices=("aarch64",), default="aarch64", help="the one that there is")
@@ -232,21 +267,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="compile with -O1; no op tests")
     parser.add_argument("--one-in", type=int, default=1, metavar="N", help="of the op tests, every N-th alone")
+    parser.add_argument("--torches", default="", help="instead of the one of docker/locks/aarch64")
     args = parser.parse_args()
     torch = prepared() / "site/torch"
     began = time.monotonic()
     library = library_of(args.wheel) if args.wheel else cross_compiled(torch, args.quick)
     print(f"==> {library} after {time.monotonic() - began:.0f} s", flush=True)
-    if args.wheel:
-        env = variables(library.parents[1])  # the wheel's own Python files, too
-    else:
-        env = variables(ROOT, CUSTOMOPS_COMPILER="cmake", CUSTOMOPS_LIBRARY=str(library))
-    random_calls(env, args.seconds, args.seed)
-    if not args.quick:
-        print("==> the op tests", flush=True)
-        suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name not in WITHOUT_KERNELS]
-        pytest = (prepared() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not compiled")
-        children.run([*pytest, f"--one-in={args.one_in}", *suite], env=env, cwd=prepared())
+    for version in args.torches.split() or [held_torch()]:
+        run_tests(args, library, version)
 
 
 if __name__ == "__main__":

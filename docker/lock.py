@@ -1,7 +1,7 @@
 """Regenerates the lock files in docker/locks/ from the short lists beside them: `make lock`.
 
     debian-*.txt      -> debian-*.lock        with apt, which checks Debian's signatures
-    requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64; in aarch64/, for ARM
+    requirements-*.in -> requirements-*.txt   with pip, for the image's CPython on x86-64; in aarch64*/, for ARM
 
 No other step resolves versions. A lock line names one file by its sha256 and no host. Requires a Debian-like machine with
 apt and Debian's archive keys; DEBIAN_MIRROR overrides its mirror. Nothing of this machine's apt configuration counts but the
@@ -221,7 +221,7 @@ def main() -> None:
     for requirements in sorted(LOCKS.glob("requirements-*.in")):
         lock_python(requirements)
     # torch for ARM names CUDA's packages, which nothing here opens: the lists are complete without what they depend on.
-    for requirements in sorted(LOCKS.glob("aarch64/requirements-*.in")):
+    for requirements in sorted(LOCKS.glob("aarch64*/requirements-*.in")):
         lock_python(requirements, "aarch64", ("--no-deps",))
 
 

@@ -5,6 +5,7 @@ import zipfile
 
 import common
 import emulated
+import emulated_torch
 import project_run
 import pytest
 from project import Pair
@@ -66,6 +67,36 @@ def test_one_python_and_one_torch_are_emulated(pairs, refused):
         emulated.check_pairs(pairs)
 
 
+def test_torches_are_those_that_are_locked(tmp_path):
+    for version, lock in emulated_torch.locked().items():
+        assert versions(lock)["torch"] == version
+    with pytest.raises(common.Failure, match=r"no lock of torch 1\.0, it has 2\.13\.0"):
+        emulated_torch.prepared("1.0", tmp_path)
+
+
+def test_libraries_that_are_missing_are_empty_ones(tmp_path):
+    """What torch names and nobody has; not what it has itself, or the CUDA runtime or the system."""
+    site, root = tmp_path / "site", tmp_path / "root"
+    own = site / "torch/lib"
+    for path in (own / "libtorch_cuda.so", site / "nvidia/cu13/lib/libcudart.so.13", root / "lib/libm.so.6"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    command = ["gcc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]
+    wanted = [tmp_path / name for name in ("libcublas.so.13", "libtorch_cuda.so", "libcudart.so.13", "libm.so.6")]
+    for path in wanted:
+        subprocess.run([*command, path, f"-Wl,-soname={path.name}"], check=True)
+    subprocess.run([*command, own / "libtorch.so", "-Wl,--no-as-needed", "-x", "none", *wanted], check=True)
+    subprocess.run([*command, own / "libtorch_cuda.so"], check=True)
+    assert emulated_torch.link_missing(site, root) == ["libcublas.so.13"]
+    assert (own / "libcublas.so.13").readlink().name == emulated_torch.EMPTY
+
+
+def test_emulated_programs_read_of_an_arm_processor(tmp_path):
+    emulated.describe_processor(tmp_path)
+    assert "CPU implementer\t: 0x41\n" in (tmp_path / "proc/cpuinfo").read_text()
+    assert (tmp_path / "sys/devices/system/cpu/possible").read_text() == "0\n"
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_library_for_another_machine_is_refused(tmp_path, monkeypatch, machine):
     monkeypatch.setattr(emulated, "CACHE", tmp_path)
@@ -109,7 +140,7 @@ def test_what_the_launcher_starts_is_python_to_itself(tmp_path):
         f"{root}/usr",
         str(root),
         "-cpu",
-        "max",
+        "max,sme=off",
         "-0",
         str(launcher),
         f"{root}/usr/bin/python3.11",
