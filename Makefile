@@ -21,13 +21,12 @@ export BUNDLE  # docker/fetch.py takes every input from it
 export TEST_OPTIONS  # pytest gets them beside the project's own: -k, to run some of the tests
 export V  # 1: the commands of compilers, which docker/image/short.sh shortens
 
-.PHONY: help wheel objects audit-cache test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint types format clean
+.PHONY: help wheel objects audit-cache farm test test-ways test-gpu sanitize sanitize-cpu bench test-matrix reproduce verify index publish audit fuzz report new-extension docs figures test-docs fetch bundle image shell lock lint types format clean
 help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 	@echo "variables: VARIANT=$(VARIANT): or cuda, one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less; PROJECT=$(PROJECT): whose wheel"
-	@echo "  ENGINE=$(ENGINE): docker, podman, host, or the first that answers; BASE=$(BASE): or manylinux; PYTHON=$(PYTHON) runs the scripts"
-	@echo "  V=1: all commands; ARCH=aarch64: ARM; CACHE=redis://HOST: shared objects; test-matrix: $(PYTHONS) / $(TORCHES)"
+	@echo "  ENGINE=$(ENGINE): docker, podman, host; BASE=$(BASE): or manylinux; PYTHON=$(PYTHON); V=1: commands; ARCH=aarch64; CACHE=redis://HOST"
 	$(if $(filter .,$(PROJECT)),,$(RUN) docker/image/project.py "$(PROJECT)")
 
 ##@ use: what a wheel does on this machine
@@ -37,7 +36,7 @@ test-gpu:  ## the op tests on this machine's GPUs, with the wheel of dist/; PYTH
 bench:  ## time every op and its peers, into benchmarks/results; PYTHON needs customops and torch
 	$(RUN) benchmarks
 
-test-matrix:  ## the op tests against the same wheel file on other Pythons and torches; 5 to 7 GB a pair
+test-matrix:  ## the op tests against the same wheel file on other PYTHONS and TORCHES; 5 to 7 GB a pair
 	$(RUN) docker/matrix.py --project "$(PROJECT)" --pythons "$(PYTHONS)" --torches "$(TORCHES)"
 
 ##@ build
@@ -46,6 +45,9 @@ wheel:  ## build, repair, check and test a wheel into dist/; two cores: 10 to 15
 
 objects:  ## compile a part of the objects into a shared CACHE, for `make wheel CACHE=...`: SHARD=1/4 is the first of four
 	$(RUN) docker/objects.py objects --shard "$(SHARD)" $(BUILD_FLAGS) --cache "$(CACHE)"
+
+farm:  ## try BUILDERS=3 that share a cache, on this machine: one is killed, one lies; root, redis-server; docs/farm.md
+	$(RUN) docker/farm.py --builders "$(or $(BUILDERS),3)" $(if $(JSON),--json "$(JSON)") $(BUILD_FLAGS)
 
 image:  ## the build and test images; 2.6 GB for the CPU
 	$(RUN) docker/images.py $(FLAGS)
