@@ -13,7 +13,7 @@ import socket
 import socketserver
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import divided
@@ -21,8 +21,10 @@ import fetch
 from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_left, read_requirements
 from divided import Compile
 from object_store import Folder, Redis, builder, spelled
+from strict import one_line
 
 WRAPPER = ROOT / "docker/cached-compiler.sh"
+SECONDS_BETWEEN_LOOKS = 0.5  # at what a build has compiled
 POLL_SECONDS = 0.05  # how soon the relay notices that it should end
 LARGEST = 512 * 1024 * 1024  # bytes of one object; Redis takes no more
 KEY = re.compile(rb"ccache:[0-9a-f]{40}")
@@ -104,19 +106,63 @@ class _Passing(socketserver.StreamRequestHandler):
                 self.request.sendall(data)
 
 
+def read_note(path: Path) -> Compile | None:
+    """What one call of a compiler came to; None if it has not ended, or was killed."""
+    words = read_left(path, MOST_NOTE).split("\n")
+    known = r"(took|status) \d{1,9}|object .+|key [0-9a-f]{40}|sha256 [0-9a-f]{64}"
+    said = dict(line.split(" ", 1) for line in words if re.fullmatch(known, line))
+    if not {"took", "object", "status"} <= said.keys():
+        return None
+    hit = bool({"direct_cache_hit", "preprocessed_cache_hit"} & set(words))
+    key, sha256, status = said.get("key", ""), said.get("sha256", ""), int(said["status"])
+    return Compile(said["object"], hit, "cache_miss" in words, int(said["took"]) / 1000, key, sha256, status)
+
+
 def read_notes(folder: Path, failed: bool = False) -> list[Compile]:
-    """What was compiled; a note that is not complete, of a compiler that was killed, is left out, and if not asked for, failures."""
-    found = []
-    for path in sorted(folder.iterdir()):
-        words = read_left(path, MOST_NOTE).split("\n")
-        known = r"(took|status) \d{1,9}|object .+|key [0-9a-f]{40}|sha256 [0-9a-f]{64}"
-        said = dict(line.split(" ", 1) for line in words if re.fullmatch(known, line))
-        if {"took", "object", "status"} <= said.keys() and (failed or said["status"] == "0"):
-            hit = bool({"direct_cache_hit", "preprocessed_cache_hit"} & set(words))
-            key, sha256, status = said.get("key", ""), said.get("sha256", ""), int(said["status"])
-            stored = "cache_miss" in words
-            found.append(Compile(said["object"], hit, stored, int(said["took"]) / 1000, key, sha256, status))
-    return found
+    """What was compiled; if not asked for, failures are left out."""
+    found = [read_note(path) for path in sorted(folder.iterdir())]
+    return [compile for compile in found if compile and (failed or not compile.status)]
+
+
+class Progress(threading.Thread):
+    """Says of each object that a build has compiled who did, how long it took, and of a part, how much of it is left.
+
+    known: seconds of earlier compiles by name; wanted: the objects of the part.
+    """
+
+    def __init__(self, folder: Path, known: dict[str, float], wanted: Iterable[str] = ()):
+        super().__init__(daemon=True)
+        self.folder, self.known, self.left = folder, known, set(wanted)
+        self.total, self.seen, self.ended = len(self.left), set(), threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(SECONDS_BETWEEN_LOOKS):
+            self.look()
+
+    def look(self) -> None:
+        for path in sorted(set(self.folder.iterdir()) - self.seen):
+            if compile := read_note(path):
+                self.seen.add(path)
+                self.say(compile)
+
+    def say(self, compile: Compile) -> None:
+        self.left.discard(compile.object)
+        if not compile.hit and not compile.status:
+            print(f"{builder()}: {one_line(compile.object, 200)}, {compile.seconds:.1f} s{self.rest()}", flush=True)
+
+    def rest(self) -> str:
+        if not self.total:
+            return ""
+        timed = [self.known[name] for name in self.left if name in self.known]
+        seconds = f", {sum(timed):.0f} s of compilers left" if timed else ""
+        unknown = f", {len(self.left) - len(timed)} that nobody timed" if len(timed) < len(self.left) else ""
+        return f"; {self.total - len(self.left)} of {self.total}{seconds}{unknown}"
+
+    def stop(self) -> None:
+        """Says what is new since the last look."""
+        self.ended.set()
+        self.join()
+        self.look()
 
 
 def summary(name: str, compiles: list[Compile], known: dict[str, float], traffic: str) -> str:
@@ -195,9 +241,16 @@ def shared(
         relay = Relay(folder / "redis.sock", cache)
         threading.Thread(target=relay.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
         variables["CCACHE_REMOTE_STORAGE"] = "redis+unix:/cache/redis.sock"
+    prefix = f"{project}: "
+    own = {name.removeprefix(prefix): took for name, took in known.items() if name.startswith(prefix)}
+    progress = Progress(folder / "log", own, part.wanted if part else ())
+    if not reads_only:
+        progress.start()
     try:
         yield variables, options
     finally:
+        if not reads_only:
+            progress.stop()
         if relay:
             relay.shutdown()
             relay.server_close()

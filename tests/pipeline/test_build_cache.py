@@ -408,6 +408,29 @@ def test_the_last_line_counts_compiles(tmp_path):
     )
 
 
+def test_progress_says_who_compiled_what_and_how_much_is_left(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CACHE_BUILDER", "ann")
+    progress = build_cache.Progress(tmp_path, {"b.o": 3.0, "c.o": 4.0, "other.o": 99.0}, ["a.o", "b.o", "c.o", "d.o"])
+
+    def note(name, text):
+        (tmp_path / name).write_text(text)
+        progress.look()
+        return capsys.readouterr().out
+
+    assert note("1", "# a.cpp\n") == "", "it has not ended"
+    done = "cache_miss\ntook 8150\nobject a.o\nstatus 0\n"
+    assert note("1", done) == "ann: a.o, 8.2 s; 1 of 4, 7 s of compilers left, 1 that nobody timed\n"
+    assert note("2", "direct_cache_hit\ntook 3\nobject b.o\nstatus 0\n") == "", "it was not compiled"
+    assert note("3", "took 5\nobject c.o\nstatus 1\n") == "", "its compiler says why"
+    assert note("4", "took 1000\nobject d.o\nstatus 0\n") == "ann: d.o, 1.0 s; 4 of 4\n"
+    said = note("5", "took 1000\nobject \x1b]0;x\x07e.o\nstatus 0\n")
+    assert said.rstrip("\n").isprintable()
+    whole = build_cache.Progress(tmp_path, {"b.o": 3.0})
+    whole.start()
+    whole.stop()
+    assert capsys.readouterr().out.splitlines()[:2] == ["ann: a.o, 8.2 s", "ann: d.o, 1.0 s"]
+
+
 def test_only_make_wheel_takes_a_cache(root):
     """And what fills or audits one. What reproduces, verifies or publishes a wheel compiles all of it."""
     lines = [line for line in (root / "Makefile").read_text().splitlines() if "$(CACHE)" in line]
