@@ -1,7 +1,7 @@
 """The time of one build by 1, 2, 4 and 8 builders on one machine, beside what benchmarks/farm_model.py predicts.
 
     python benchmarks/farm.py --cuda-archs cuda13:90 --json FILE
-    python benchmarks/farm.py --everything RESULT --builders 8 --json FILE        all objects of the release, once
+    python benchmarks/farm.py --everything --known RESULT --builders 8 --json FILE        all objects of the release, once
 
 A builder runs what `make objects` runs, setup.py behind docker/divided-compiler.sh, on two CPUs of its own and in a place of its own, but no
 container; all share a folder of objects. Then one links, as `make wheel` does. Each number of builders starts from an empty cache.
@@ -92,8 +92,10 @@ class Builds:
         variables, _ = build_cache.tools(tools, "farm", part)
         (tools / "bin/ccache").symlink_to("/cache/divider" if part else "/cache/wrapper")
         if not looks_for_ccache():
-            (tools / "bin/c++").write_text(CXX.format(compiler=shutil.which("c++")))
+            compiler = os.environ.get("CXX") or shutil.which("c++")
+            (tools / "bin/c++").write_text(CXX.format(compiler=compiler))
             (tools / "bin/c++").chmod(0o755)
+            variables |= {"CXX": "/cache/bin/c++"}
         variables |= {"CCACHE_REMOTE_STORAGE": "file:/objects", "PATH": f"/cache/bin:{os.environ['PATH']}"}
         places = (own / "project", tools, self.objects, ",".join(map(str, self.cpus[place])))
         command = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", *places, sys.executable, "setup.py", "build_ext"]
@@ -160,10 +162,14 @@ def measured(builds: Builds, row: dict, compiled: list[Compile]) -> dict:
             "megabytes": round(megabytes(builds.objects), 2), "listing": row["listing"], "linking": row["linking"]}  # fmt: skip
 
 
+def by_name(objects: list[str], durations: dict[str, float]) -> dict[str, float]:
+    """An earlier result's durations, of those that it has."""
+    return {name: durations[short] for name in objects if (short := farm_model.short_name(name)) in durations}
+
+
 def everything(builds: Builds, builders: int, durations: dict[str, float]) -> dict:
     """One row: all objects, divided by an earlier result's durations, and linked."""
-    row, compiled = builds.together(builders, {name: durations[farm_model.short_name(name)] for name in builds.listed(0)[0]
-                                               if farm_model.short_name(name) in durations})  # fmt: skip
+    row, compiled = builds.together(builders, by_name(builds.listed(0)[0], durations))
     facts = measured(builds, row, compiled)
     return facts | {"rows": [with_prediction(row, facts)]}
 
@@ -176,18 +182,17 @@ def with_prediction(row: dict, facts: dict) -> dict:
     return row
 
 
-def speed_up(builds: Builds, pattern: str, counts: list[int], single: float, limit: float) -> dict:
+def speed_up(builds: Builds, pattern: str, counts: list[int], single: float, limit: float, earlier: dict[str, float]) -> dict:
     """A row for each number of builders; by the first, the model predicts all. Those that would not end in time are left out.
 
-    Before that, all that match are compiled once by as many builders as there may be: compilers are read from the disk then, and
-    durations tell how many objects one builder compiles in `single` seconds.
+    Durations tell how many objects one builder compiles in `single` seconds: those of an earlier result or, without one, of all that
+    match, compiled once by as many builders as there may be. Compilers are read from the disk then.
     """
-    began, everywhere = time.monotonic(), max(counts)
+    began = time.monotonic()
     builds.wanted = [name for name in builds.listed(0)[0] if re.search(pattern, name)]
-    _, compiled = builds.together(everywhere, {})
-    known = seconds_of(compiled)
+    known = by_name(builds.wanted, earlier) or seconds_of(builds.together(max(counts), {})[1])
     builds.wanted = thinned(known, single * builds.jobs)
-    print(f"{len(builds.wanted)} of {len(compiled)} objects; {time.monotonic() - began:.0f} s so far", flush=True)
+    print(f"{len(builds.wanted)} of {len(known)} objects; {time.monotonic() - began:.0f} s so far", flush=True)
     facts, rows, sums = {}, [], []
     for builders in counts:
         predicted = farm_model.predict(farm_model.read(facts), builders, float("inf")).seconds if facts else 0.0
@@ -214,11 +219,9 @@ def main() -> None:
     )
     parser.add_argument("--single", type=float, default=60, help="about the seconds that one builder may compile")
     parser.add_argument("--limit", type=float, default=250, help="seconds in all")
+    parser.add_argument("--known", type=Path, metavar="RESULT", help="an earlier result, which has the durations")
     parser.add_argument(
-        "--everything",
-        type=Path,
-        metavar="RESULT",
-        help="all objects, by one number of builders, divided by the durations of an earlier result",
+        "--everything", action="store_true", help="all objects of --known, once, by the first number of builders"
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -230,11 +233,11 @@ def main() -> None:
                 f"error: {max(counts)} builders of {given.jobs} CPUs need more than this machine has: fewer --builders or --jobs"
             )
         with places():
+            earlier = json.loads(given.known.read_text())["objects"] if given.known else {}
             if given.everything:
-                durations = json.loads(given.everything.read_text())["objects"]
-                found = everything(builds, counts[0], durations)
+                found = everything(builds, counts[0], earlier)
             else:
-                found = speed_up(builds, given.objects, counts, given.single, given.limit)
+                found = speed_up(builds, given.objects, counts, given.single, given.limit, earlier)
     facts = {"about": "benchmarks/farm.py: builders on one machine that share a folder of objects", "date": datetime.date.today().isoformat(),
              "device": farm_model.machine(), "cpus": os.cpu_count(), "variant": given.variant, "cuda_archs": given.cuda_archs, **found}  # fmt: skip
     if given.json:

@@ -349,6 +349,20 @@ def ports() -> str:
     return "\n\n".join(parts)
 
 
+def ports_cuda() -> str:
+    """CUDA ops compiled from the same source in two ways: kernels, and calls."""
+    facts = results.recorded("port-cuda")
+    lines = [
+        [f"`{row['op']}`", *(f"{row[what][way]:.{digits}f}" for what, digits in (("kernel_us", 0), ("call_us", 1)) for way in ("aten", "aten_stable")),
+         number(row["call_us"]["aten_stable"] / row["call_us"]["aten"])] for row in facts["rows"]
+    ]  # fmt: skip
+    head = ["", "kernel, ATen, us", "kernel, aten_stable, us", "call, ATen, us", "call, aten_stable, us", "times as long"]
+    return (
+        f"{table(head, lines)}\n\nKernels: float32, {facts['elements'] / 1e6:.0f} million elements, by CUDA's events. Calls: 4 elements, on the host. "
+        f"Medians of calls in turns. {machine(facts)}; `benchmarks/port_cuda.py`."
+    )
+
+
 BLOCKS = {
     "ops": ops,
     "slower": slower,
@@ -364,6 +378,7 @@ BLOCKS = {
     "counters": counters,
     "build-times": build_times,
     "ports": ports,
+    "ports-cuda": ports_cuda,
     "shared-objects": shared_objects,
     "farm-by-model": farm_by_model,
     "farm-measured": farm_measured,
