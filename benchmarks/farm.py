@@ -182,7 +182,9 @@ def with_prediction(row: dict, facts: dict) -> dict:
     return row
 
 
-def speed_up(builds: Builds, pattern: str, counts: list[int], single: float, limit: float, earlier: dict[str, float]) -> dict:
+def speed_up(
+    builds: Builds, pattern: str, counts: list[int], single: float, limit: float, earlier: dict[str, float]
+) -> dict:
     """A row for each number of builders; by the first, the model predicts all. Those that would not end in time are left out.
 
     Durations tell how many objects one builder compiles in `single` seconds: those of an earlier result or, without one, of all that

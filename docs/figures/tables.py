@@ -356,7 +356,14 @@ def ports_cuda() -> str:
         [f"`{row['op']}`", *(f"{row[what][way]:.{digits}f}" for what, digits in (("kernel_us", 0), ("call_us", 1)) for way in ("aten", "aten_stable")),
          number(row["call_us"]["aten_stable"] / row["call_us"]["aten"])] for row in facts["rows"]
     ]  # fmt: skip
-    head = ["", "kernel, ATen, us", "kernel, aten_stable, us", "call, ATen, us", "call, aten_stable, us", "times as long"]
+    head = [
+        "",
+        "kernel, ATen, us",
+        "kernel, aten_stable, us",
+        "call, ATen, us",
+        "call, aten_stable, us",
+        "times as long",
+    ]
     return (
         f"{table(head, lines)}\n\nKernels: float32, {facts['elements'] / 1e6:.0f} million elements, by CUDA's events. Calls: 4 elements, on the host. "
         f"Medians of calls in turns. {machine(facts)}; `benchmarks/port_cuda.py`."
