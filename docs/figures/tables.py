@@ -261,6 +261,35 @@ def shared_objects() -> str:
     return f"{table(['', 'objects', 'found', 'compiled and stored'], lines)}\n\nA CMake project, {facts['date']}."
 
 
+def audited(row: dict) -> str:
+    differ = f"{row['differ']} differ, by {' and '.join(row['named'])}" if row["differ"] else "none differs"
+    return f"{row['compared']} compared, {differ}"
+
+
+def farm_tried() -> str:
+    """What builders in networks of their own came to, with one that was killed and one that lied: a table for each project."""
+    head = [
+        "",
+        "compiled by the builders",
+        "found by `make wheel`",
+        "compiled by it",
+        "its wheel",
+        "`make audit-cache`",
+    ]
+    parts = []
+    for path in sorted((results.RESULTS / "other").glob("farm-tried-*.json")):
+        facts = results.read(path)
+        lines = [
+            [row["what"], " + ".join(map(str, row["compiled"])), f"{row['found']}", f"{row['missing']}",
+             "the same" if row["same"] else "another", audited(row)]
+            for row in facts["rows"]
+        ]  # fmt: skip
+        parts.append(
+            f"{table(head, lines, right=9)}\n\n{facts['builders']} builders on {facts['cpus']} CPUs, {facts['project']}, {facts['date']}."
+        )
+    return "\n\n".join(parts)
+
+
 def gpus(facts: dict) -> str:
     """What a build of the farm was for."""
     return (
@@ -387,6 +416,7 @@ BLOCKS = {
     "ports": ports,
     "ports-cuda": ports_cuda,
     "shared-objects": shared_objects,
+    "farm-tried": farm_tried,
     "farm-by-model": farm_by_model,
     "farm-measured": farm_measured,
 }
