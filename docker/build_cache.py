@@ -7,6 +7,7 @@ on nothing but reads and writes of ccache's own keys. docs/farm.md says what is 
 """
 
 import contextlib
+import json
 import re
 import shutil
 import socket
@@ -20,6 +21,7 @@ import divided
 import fetch
 from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_left, read_requirements
 from divided import Compile
+from image import memory
 from object_store import Folder, Redis, builder, spelled
 from strict import one_line
 
@@ -221,20 +223,21 @@ def tools(folder: Path, image: str, part: divided.Pass | None) -> tuple[dict[str
 
 @contextlib.contextmanager
 def shared(
-    cache: Folder | Redis, project: str, image: str, part: divided.Pass | None = None
+    cache: Folder | Redis, project: str, image: str, part: divided.Pass | None = None, memory_file: Path | None = None
 ) -> Iterator[tuple[dict[str, str], list[str]]]:
     """(variables, options) of a container that builds with a shared cache; says at the end, however it ends, what came from it.
 
-    With a part, only that is compiled; what reads only says nothing.
+    With a part, only that is compiled; what reads only says nothing. The file is that of docker/image/memory.py: what other machines
+    measured is added to it.
     """
     reads_only = bool(part and part.reads_only)
-    known = {} if reads_only else cache.durations()
+    known, peaks = ({}, {}) if reads_only else (cache.durations(), cache.peaks())
     folder = fresh_folder("shared")
     folder.chmod(0o700)  # the relay is logged in: no other user of this machine gets to its socket
     variables, options = tools(folder, image, part)
-    relay, before = None, 0
+    relay, size = None, 0
     if isinstance(cache, Folder):
-        before = cache.size()
+        size = cache.size()
         options.append(f"--volume={cache.path}:/objects{':ro' * reads_only}")
         variables["CCACHE_REMOTE_STORAGE"] = "file:/objects"
     else:
@@ -242,9 +245,10 @@ def shared(
         threading.Thread(target=relay.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
         variables["CCACHE_REMOTE_STORAGE"] = "redis+unix:/cache/redis.sock"
     prefix = f"{project}: "
-    own = {name.removeprefix(prefix): took for name, took in known.items() if name.startswith(prefix)}
-    progress = Progress(folder / "log", own, part.wanted if part else ())
+    progress = Progress(folder / "log", of_project(known, prefix), part.wanted if part else ())
+    before = {}
     if not reads_only:
+        before = add_peaks(memory_file, of_project(peaks, prefix))
         progress.start()
     try:
         yield variables, options
@@ -257,22 +261,44 @@ def shared(
             traffic = f"{relay.received / 1e6:.1f} MB read, {relay.sent / 1e6:.1f} MB written"
             traffic += f", {relay.refused} requests refused" * bool(relay.refused)
         else:
-            traffic = f"{cache.size() / 1e6:.1f} MB there, {max(0, cache.size() - before) / 1e6:.1f} MB of it new"
+            traffic = f"{cache.size() / 1e6:.1f} MB there, {max(0, cache.size() - size) / 1e6:.1f} MB of it new"
         if part:
             part.compiles = read_notes(folder / "log", failed=True)
         if not reads_only:
-            conclude(cache, project, read_notes(folder / "log"), known, traffic)
+            grown = {
+                f"{prefix}{name}": peak / 1e6
+                for name, peak in memory.read(memory_file).items()
+                if before.get(name) != peak
+            }
+            conclude(cache, project, read_notes(folder / "log"), known, grown, traffic)
+
+
+def of_project(values: dict[str, float], prefix: str) -> dict[str, float]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+
+
+def add_peaks(file: Path | None, megabytes: dict[str, float]) -> dict[str, float]:
+    """Bytes by source, as the file has them then: what this machine has measured itself counts."""
+    peaks = {name: value * 1e6 for name, value in megabytes.items()} | memory.read(file)
+    if file and megabytes:
+        file.write_text(json.dumps(peaks, indent=1, sort_keys=True) + "\n")
+    return peaks
 
 
 def conclude(
-    cache: Folder | Redis, project: str, compiles: list[Compile], known: dict[str, float], traffic: str
+    cache: Folder | Redis,
+    project: str,
+    compiles: list[Compile],
+    known: dict[str, float],
+    peaks: dict[str, float],
+    traffic: str,
 ) -> None:
-    """Says what came from the cache, and keeps durations and the builder's name beside what was stored."""
+    """Says what came from the cache, and keeps durations, peaks of memory and the builder's name beside what was stored."""
     for compile in compiles:
         compile.object = f"{project}: {compile.object}"
     print(summary(cache.name, compiles, known, traffic), flush=True)
     stored, who = [c for c in compiles if c.stored], builder()
     try:
-        cache.keep({c.object: c.seconds for c in stored}, {c.key: who for c in stored if c.key})
+        cache.keep({c.object: c.seconds for c in stored}, {c.key: who for c in stored if c.key}, peaks)
     except (Failure, OSError) as error:  # the objects are there, and the wheel does not need it
         print(f"durations are not kept: {error}", flush=True)

@@ -198,7 +198,7 @@ def build_in_container(
         "--env=BUILD_MEMORY=/memory.json",
     ]
     with (
-        build_cache.shared(cache, build_cache.project_name(project.pyproject), image, part)
+        build_cache.shared(cache, build_cache.project_name(project.pyproject), image, part, memory_file(project))
         if cache
         else own_cache(project, image) as (caching, options)
     ):

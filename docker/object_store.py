@@ -23,8 +23,9 @@ from strict import one_line
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 60
 MOST_SECONDS = 100_000_000  # bytes of durations that are read
-# Beside the objects: object -> how long its compile took; "key builder" -> when that one stored it; the durations of a division.
-DURATIONS, BUILDERS, PLAN = "compile:seconds", "compile:builders", "compile:plan:"
+# Beside the objects: object -> how long its compile took; source -> the most memory that its compiler took; "key builder" -> when that
+# one stored it; the durations of a division.
+DURATIONS, PEAKS, BUILDERS, PLAN = "compile:seconds", "compile:megabytes", "compile:builders", "compile:plan:"
 STORED = re.compile(r"[0-9a-f]{40}")
 MOST_RUNS = 200  # files of durations in a folder, one of each build; more are put together
 MOST_RUN = 10_000_000  # bytes of such a file
@@ -103,14 +104,27 @@ class Redis:
             connection.settimeout(SECONDS_TO_CONNECT)
 
     def durations(self) -> dict[str, float]:
-        flat = self.answer("HGETALL", DURATIONS) or []
+        return self.numbers(DURATIONS)
+
+    def peaks(self) -> dict[str, float]:
+        """Megabytes of memory by source."""
+        return self.numbers(PEAKS)
+
+    def numbers(self, table: str) -> dict[str, float]:
+        flat = self.answer("HGETALL", table) or []
         if not isinstance(flat, list):
             raise Failure(f"CACHE={self.name} cannot be used: it answers, but not as a Redis server")
         return numbers(dict(zip(flat[::2], flat[1::2], strict=False)))
 
-    def keep(self, durations: dict[str, float], stored: dict[str, str] | None = None) -> None:
-        if durations:
-            self.answer("HSET", DURATIONS, *(str(x) for item in durations.items() for x in item))
+    def keep(
+        self,
+        durations: dict[str, float],
+        stored: dict[str, str] | None = None,
+        peaks: dict[str, float] | None = None,
+    ) -> None:
+        for table, values in ((DURATIONS, durations), (PEAKS, peaks)):
+            if values:
+                self.answer("HSET", table, *(str(x) for item in values.items() for x in item))
         if stored:
             now = str(int(time.time()))
             self.answer("HSET", BUILDERS, *(x for key, who in stored.items() for x in (f"{key} {who}", now)))
@@ -180,24 +194,37 @@ class Folder:
         return folder
 
     def durations(self) -> dict[str, float]:
-        return {name: value for run in self.runs() for name, value in numbers(read_part(run, "seconds")).items()}
+        return self.numbers("seconds")
+
+    def peaks(self) -> dict[str, float]:
+        """Megabytes of memory by source."""
+        return self.numbers("megabytes")
+
+    def numbers(self, part: str) -> dict[str, float]:
+        return {name: value for run in self.runs() for name, value in numbers(read_part(run, part)).items()}
 
     def builders(self) -> dict[str, list[str]]:
         """key of an object -> those who say that they have stored it."""
         return claims(word for run in self.runs() for word in read_part(run, "stored"))
 
-    def keep(self, durations: dict[str, float], stored: dict[str, str] | None = None) -> None:
-        if not durations and not stored:
+    def keep(
+        self,
+        durations: dict[str, float],
+        stored: dict[str, str] | None = None,
+        peaks: dict[str, float] | None = None,
+    ) -> None:
+        if not durations and not stored and not peaks:
             return
         folder, earlier = self.beside("compiles"), []
         folder.mkdir(exist_ok=True)
         words = [f"{key} {who}" for key, who in (stored or {}).items()]
         if len(self.runs()) >= MOST_RUNS:
             earlier = self.runs()
-            durations = self.durations() | durations
+            durations, peaks = self.durations() | durations, self.peaks() | (peaks or {})
             words += [f"{key} {who}" for key, names in self.builders().items() for who in names]
         with replacing(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json") as partial:
-            partial.write_text(json.dumps({"seconds": durations, "stored": dict.fromkeys(words, 1)}, indent=1) + "\n")
+            kept = {"seconds": durations, "megabytes": peaks or {}, "stored": dict.fromkeys(words, 1)}
+            partial.write_text(json.dumps(kept, indent=1) + "\n")
         for path in earlier:
             with contextlib.suppress(OSError):  # another machine removed it
                 path.unlink()

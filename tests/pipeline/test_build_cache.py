@@ -19,6 +19,7 @@ import object_store
 import project_run
 import pytest
 from common import Failure
+from image import memory
 
 KEY = b"ccache:" + b"0a" * 20
 KEYS = ["0a" * 20, "1b" * 20]
@@ -191,6 +192,24 @@ def test_who_stored_an_object_is_kept_beside_it(kind, server, tmp_path):
         KEYS[1]: ["ann@ci-1"],
     }
     assert cache.durations() == {"myops: a.o": 1.0}
+
+
+@pytest.mark.parametrize("kind", ["folder", "redis"])
+def test_another_machine_knows_how_much_memory_compilers_take(kind, server, tmp_path, monkeypatch):
+    """So it starts as many as it has memory for, the first time."""
+    monkeypatch.setattr(common, "CACHE", tmp_path)
+    monkeypatch.setattr(build_cache, "binary", lambda target: target.touch())
+    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text('{"own.cpp": 1e9}')
+    with build_cache.shared(cache, "x", "image", None, first):
+        first.write_text('{"own.cpp": 1e9, "new.cpp": 3e9, "bad.cpp": "x"}')  # as a build does
+    assert cache.peaks() == {"x: new.cpp": 3000.0}
+    second.write_text('{"new.cpp": 2e9}')
+    cache.keep({}, peaks={"x: old.cpp": 500.0, "another: y.cpp": 7.0})
+    with build_cache.shared(cache, "x", "image", None, second):
+        assert memory.read(second) == {"old.cpp": 5e8, "new.cpp": 2e9}, "what was measured here counts"
+    assert cache.peaks()["x: new.cpp"] == 3000.0
 
 
 def test_a_claim_of_others_cannot_write_to_a_terminal():
