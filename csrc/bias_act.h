@@ -5,6 +5,7 @@
 // backward then takes from y and leaves x to be freed.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -109,7 +110,7 @@ struct Softplus {
   static constexpr bool kOfValue = true, kCurved = true;
   template <class M, class A>
   static CUSTOMOPS_BOTH A value(const BiasActScalars<A>&, A z) {
-    const A positive = CUSTOMOPS_SELECT(z < A(0), A(0), z), negative = CUSTOMOPS_SELECT(z < A(0), z, -z);
+    const A positive = CUSTOMOPS_SELECT(z < A(0), A(0), z), negative = -std::fabs(z);
     return positive + M::log1p(M::exp(NotAbove0<A>{negative}));
   }
   template <class M, class A>

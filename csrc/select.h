@@ -6,6 +6,7 @@
 #pragma once
 
 #if defined(__aarch64__) && !defined(__CUDACC__)
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -26,8 +27,10 @@ inline A select_bits(bool yes, A a, A b) {
 }  // namespace customops
 
 #define CUSTOMOPS_SELECT(yes, a, b) ::customops::select_bits((yes), (a), (b))
+#define CUSTOMOPS_AT_LEAST(x, least) std::fmax((x), (least))
 #define CUSTOMOPS_INLINED __attribute__((always_inline))
 #else
 #define CUSTOMOPS_SELECT(yes, a, b) ((yes) ? (a) : (b))
+#define CUSTOMOPS_AT_LEAST(x, least) ((x) < (least) ? (least) : (x))
 #define CUSTOMOPS_INLINED
 #endif

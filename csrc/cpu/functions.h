@@ -44,8 +44,11 @@ struct Functions {
 
   // Still infinite at 100. Selected by bits, Swish's slope would be fused otherwise than on x86.
   CUSTOMOPS_INLINED static float exp(float x) { return exp_to_100(x > 100 ? 100 : x); }
-  // Without that selection, which on ARM is a tenth of Softplus's loop.
-  CUSTOMOPS_INLINED static float exp(NotAbove0<float> x) { return exp_to_100(x); }
+  // One factor is a constant: no product with the other leaves the range. Of a NaN, any number.
+  CUSTOMOPS_INLINED static float exp(NotAbove0<float> x) {
+    const Reduced e = reduce(CUSTOMOPS_AT_LEAST(x.x, -110.f));
+    return (1 + e.tail) * power_of_two(e.n + 64) * 0x1p-64f;
+  }
   CUSTOMOPS_INLINED static float exp_to_100(float x) {
     x = CUSTOMOPS_SELECT(x < -110, -110.f, x);
     const Reduced e = reduce(x);
