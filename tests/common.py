@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, settings
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 # What CUSTOMOPS_CPU_CAPABILITY names on this architecture, the slowest first; a machine may lack the last ones.
-INSTRUCTION_SETS = ["neon"] if platform.machine() == "aarch64" else ["baseline", "avx2", "avx512", "avx512_bf16"]
+INSTRUCTION_SETS = (
+    ["neon", "neon_bf16"] if platform.machine() == "aarch64" else ["baseline", "avx2", "avx512", "avx512_bf16"]
+)
 
 # One dtype is enough for torch.library.opcheck, which takes a second: dispatch does not depend on it, and a fake kernel
 # that made up a dtype would not make up this one.

@@ -4,6 +4,9 @@
 
 #if CUSTOMOPS_X86_64
 #include <cpuid.h>
+#elif CUSTOMOPS_NEON && defined(__gnu_linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <algorithm>
@@ -14,11 +17,18 @@
 namespace customops::cpu {
 namespace {
 
+struct Level {
+  Capability capability;
+  const char* name;
+};
 #if CUSTOMOPS_NEON
-constexpr const char* kNames[] = {"neon"};
-#define CUSTOMOPS_ALL_NAMES "neon"
+constexpr Level kLevels[] = {{Capability::baseline, "neon"}, {Capability::neon_bf16, "neon_bf16"}};
+#define CUSTOMOPS_ALL_NAMES "neon or neon_bf16"
 #else
-constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+constexpr Level kLevels[] = {{Capability::baseline, "baseline"},
+                             {Capability::avx2, "avx2"},
+                             {Capability::avx512, "avx512"},
+                             {Capability::avx512_bf16, "avx512_bf16"}};
 #define CUSTOMOPS_ALL_NAMES "baseline, avx2, avx512 or avx512_bf16"
 #endif
 
@@ -35,6 +45,8 @@ Capability detect() {
   const bool bf16 =
       __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1 << 5);  // AVX512_BF16, by Intel's manual
   return bf16 ? Capability::avx512_bf16 : Capability::avx512;
+#elif CUSTOMOPS_NEON && defined(HWCAP2_BF16)
+  return getauxval(AT_HWCAP2) & HWCAP2_BF16 ? Capability::neon_bf16 : Capability::baseline;
 #else
   return Capability::baseline;
 #endif
@@ -53,12 +65,16 @@ Capability choose() {
   const Capability best = detect();
   const char* requested = std::getenv("CUSTOMOPS_CPU_CAPABILITY");
   if (requested == nullptr || *requested == '\0') return fastest(best);
-  for (int level = 0; level < int(std::size(kNames)); ++level)
-    if (std::string(requested) == kNames[level]) return std::min(best, Capability(level));
+  for (const Level& level : kLevels)
+    if (std::string(requested) == level.name) return std::min(best, level.capability);
   fail("CUSTOMOPS_CPU_CAPABILITY must be " CUSTOMOPS_ALL_NAMES ", got ", requested);
 }
 
-std::string cpu_capability() { return kNames[int(capability())]; }
+std::string cpu_capability() {
+  return std::find_if(std::begin(kLevels), std::end(kLevels),
+                      [](const Level& level) { return level.capability == capability(); })
+      ->name;
+}
 
 }  // namespace
 

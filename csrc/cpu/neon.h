@@ -30,6 +30,21 @@ inline int64_t narrow_vectors(Isa<kNeon>, const float* in, Half* out, int64_t n)
   return i;
 }
 
+// Instructions of armv8.6-a: to the nearest, ties to even. A NaN stays one, and keeps its upper bits.
+__attribute__((target("arch=armv8.2-a+bf16"), noinline)) inline int64_t narrow_bf16(const float* in, BFloat16* out,
+                                                                                    int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const bfloat16x8_t low = vcvtq_low_bf16_f32(vld1q_f32(in + i));
+    vst1q_bf16(reinterpret_cast<bfloat16_t*>(out + i), vcvtq_high_bf16_f32(low, vld1q_f32(in + i + 4)));
+  }
+  return i;
+}
+
+inline int64_t narrow_vectors(Isa<kNeon>, const float* in, BFloat16* out, int64_t n) {
+  return capability() == Capability::neon_bf16 ? narrow_bf16(in, out, n) : 0;
+}
+
 template <>
 struct Vec<kNeon, float> {
   static constexpr int kLanes = 4;

@@ -33,7 +33,8 @@ namespace customops::cpu {
 using c10::BFloat16;
 using c10::Half;
 
-enum class Capability { baseline, avx2, avx512, avx512_bf16 };
+// neon_bf16: loops are those of the baseline, and call what converts to bfloat16 by instructions (neon.h).
+enum class Capability { baseline, neon_bf16, avx2, avx512, avx512_bf16 };
 
 // The fastest on this machine, or the one that the environment variable CUSTOMOPS_CPU_CAPABILITY names, or the best
 // below it that the machine has. Read once. Defined in capability.cpp.
@@ -96,6 +97,7 @@ void run_simd(const F& f) {
     case Capability::avx512_bf16:
     case Capability::avx512: return run_avx512(f);
     case Capability::avx2: return run_avx2(f);
+    case Capability::neon_bf16:
     case Capability::baseline: break;
   }
 #endif
@@ -126,14 +128,18 @@ void outline(Isa<c>, const F& f) {
     run_baseline(f);
 }
 
-// float16 has conversion instructions, which the compiler does not find by itself. These functions convert the part of
-// n that fills whole vectors, and return its length.
+// float16 has conversion instructions, which the compiler does not find by itself; on ARM bfloat16, too. These
+// functions convert the part of n that fills whole vectors, and return its length.
 template <Capability c>
 int64_t widen_vectors(Isa<c>, const Half*, float*, int64_t) {
   return 0;
 }
 template <Capability c>
 int64_t narrow_vectors(Isa<c>, const float*, Half*, int64_t) {
+  return 0;
+}
+template <Capability c>
+int64_t narrow_vectors(Isa<c>, const float*, BFloat16*, int64_t) {
   return 0;
 }
 
@@ -198,8 +204,8 @@ void widen(I, const BFloat16* in, float* out, int64_t n) {
 }
 
 template <class I>
-void narrow(I, const float* in, BFloat16* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
+void narrow(I isa, const float* in, BFloat16* out, int64_t n) {
+  for (int64_t i = narrow_vectors(isa, in, out, n); i < n; ++i) {
     uint32_t bits;
     std::memcpy(&bits, &in[i], sizeof bits);
     uint32_t nearest_even = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
