@@ -5,6 +5,7 @@ For another machine (ARCH=aarch64) the build image gets a cross compiler: docker
 
 import argparse
 import hashlib
+import platform
 import re
 import shutil
 import subprocess
@@ -30,6 +31,11 @@ GIGABYTES_NEEDED = 6
 
 def check_choices(variant: str, base: str, machine: str = OWN) -> None:
     """Refuses a wrong VARIANT, BASE or ARCH before anything is downloaded."""
+    if platform.machine() != OWN:
+        raise Failure(
+            f"this machine is {platform.machine()}, and the locks are for x86-64: build there, for ARM with ARCH={ACROSS}; "
+            "csrc/ compiles here with CMake: docs/aarch64.md"
+        )
     if machine not in MACHINES:
         raise Failure(f"ARCH must be one of {', '.join(MACHINES)}, got {machine!r}")
     if machine == ACROSS and base != "debian":
