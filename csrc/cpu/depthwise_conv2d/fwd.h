@@ -81,21 +81,25 @@ void run_tiles(const Problem& problem, const TilePlan& plan, const ConvTensors& 
            });
 }
 
-// The same for the dtype of the problem and of the buffers. kMayBf16: whether the kernel takes buffers of bfloat16.
-template <template <class T, class B> class KernelClass, bool kMayBf16>
-void run_kernel(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors) {
+// The same for a problem of dtype T, and of the buffers. kMayBf16: whether the kernel takes buffers of bfloat16.
+template <class T, template <class, class B> class KernelClass, bool kMayBf16>
+void run_kernel_of(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors) {
+  using A = acc_t<T>;
   const int64_t phases = choice.kernel == Kernel::fwd_tiles ? 1 : phases_of(problem.x);
   const AxisTaps y = make_axis(problem.y, direction), x = make_axis(problem.x, direction, phases);
+  if constexpr (kMayBf16 && std::is_same_v<T, BFloat16>)
+    if (choice.bf16) {
+      const TilePlan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(T));
+      return run_tiles<KernelClass<T, T>, T, true>(problem, plan, tensors);
+    }
+  const TilePlan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(A));
+  run_tiles<KernelClass<T, A>, T, false>(problem, plan, tensors);
+}
+
+template <template <class T, class B> class KernelClass, bool kMayBf16>
+void run_kernel(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors) {
   dispatch(problem.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using A = acc_t<T>;
-    if constexpr (kMayBf16 && std::is_same_v<T, BFloat16>)
-      if (choice.bf16) {
-        const TilePlan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(T));
-        return run_tiles<KernelClass<T, T>, T, true>(problem, plan, tensors);
-      }
-    const TilePlan plan(problem, choice.kernel, y, x, vector_lanes<A>(), sizeof(A));
-    run_tiles<KernelClass<T, A>, T, false>(problem, plan, tensors);
+    run_kernel_of<decltype(zero), KernelClass, kMayBf16>(problem, direction, choice, tensors);
   });
 }
 

@@ -1,86 +1,10 @@
-// Forward and dgrad for channels_last images, read in place. Each tensor is read once, the result is written once, and
-// sums stay in registers from the first tap to the last.
-#include "fwd.h"
-#include "fwd_rows_loops.h"
+// All dtypes but bfloat16, and the launcher.
+#include "fwd_pixels.h"
 
 namespace customops::cpu {
-namespace {
-
-template <class T, class B>
-class PixelsKernel {
-  using A = acc_t<T>;
-  const TilePlan& plan_;
-  const T* const from_;
-  const A *const weight_, *const bias_;
-  T* const to_;
-  Buffer<T> last_row_;                         // of the tensor, where registers would read behind its end
-  std::vector<InputRow<T>> rows_;              // under the windows of a row of outputs
-  std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
-
- public:
-  PixelsKernel(const TilePlan& plan, const T* from, const A* weight, const A* bias, T* to)
-      : plan_(plan),
-        from_(from),
-        weight_(weight),
-        bias_(bias),
-        to_(to),
-        rows_(plan.y.max_taps()),
-        columns_(plan.x.taps.size()) {
-    if (plan.channels < plan.block_channels) {
-      const int64_t size = plan.x.from * plan.channels;
-      last_row_ = Buffer<T>(size);
-      std::copy_n(image_row(plan.batch - 1, plan.y.from - 1), size, last_row_.data());
-    }
-    for (size_t r = 0; r < columns_.size(); ++r)
-      for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(plan.x.column(tap));
-  }
-
-  template <class I>
-  void run(I isa, int64_t item) {
-    const int64_t q = item % plan_.strips * plan_.strip, n = item / plan_.strips / plan_.channel_tiles;
-    const int64_t c = item / plan_.strips % plan_.channel_tiles * plan_.tile_blocks * plan_.block_channels;
-    const int64_t phases = plan_.y.taps.size(), rows = std::min(plan_.strip, plan_.y.periods() - q);
-    for (int64_t j = 0; j < rows; ++j)
-      for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
-        write_pixels(isa, n, c, q + j, r);
-  }
-
- private:
-  // Phase ry in period q of the rows of outputs, for all the channels of a tile.
-  template <class I>
-  void write_pixels(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
-    using V = Vec<I::value, A>;
-    const AxisTaps &x = plan_.x, &y = plan_.y;
-    const int64_t pixel = plan_.channels, row = x.from * pixel;
-    T* const to = to_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
-    for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
-      const A* weight = weight_ + plan_.first_taps[ry * x.taps.size() + rx] * V::kLanes;
-      InputRow<T>* end = rows_.data();
-      int64_t last_row = 0;
-      for (const auto& tap : y.taps[ry]) {
-        const int64_t i = (q + tap.shift) * y.in_phases + y.phases[tap.phase];
-        last_row = std::max(last_row, i);
-        const bool copied = plan_.channels < plan_.block_channels && n + 1 == plan_.batch && i + 1 == y.from;
-        if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
-        weight += x.taps[rx].size() * V::kLanes;
-      }
-      const int64_t distance = std::min<int64_t>(y.in_phases * row, kPrefetchBytes / sizeof(T));
-      const Prefetch<T> prefetch{image_row(n, last_row - y.in_phases + 1) + distance,
-                                 y.out_phases == 1 && rx == 0 ? y.in_phases : 0, row};
-      add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from},
-                       bias_, to + rx * pixel, x.out_phases * pixel, prefetch);
-    }
-  }
-
-  const T* image_row(int64_t n, int64_t i) const {
-    return from_ + (n * plan_.y.from + i) * plan_.x.from * plan_.channels;
-  }
-};
-
-}  // namespace
 
 void fwd_pixels(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors) {
-  run_kernel<PixelsKernel, true>(problem, direction, choice, tensors);
+  dispatch(problem.dtype, [&](auto zero) { fwd_pixels_of<decltype(zero)>(problem, direction, choice, tensors); });
 }
 
 }  // namespace customops::cpu
