@@ -174,6 +174,7 @@ def _enter(kind, key):
 
 _OWN = {
     "requires_grad(Tensor self) -> bool": lambda self: self.requires_grad,
+    "is_leaf(Tensor self) -> bool": lambda self: self.is_leaf,
     "grad(Tensor self) -> Tensor": lambda self: self.grad,
     "backward(Tensor self, Tensor? gradient, bool retain_graph, bool create_graph) -> Tensor": _backward,
     "function(str library, int node, Tensor?[] tensors, bool grad_enabled) -> Tensor?[]": _call_function,
@@ -414,6 +415,7 @@ def _load():
         if is_quick and len(entries) == 1 and entries[0]["quick"] is not None:
             function = _quick(library, module["namespace"], entries[0], name, doc, function)
         globals()[name] = function
+    globals().update(module["attributes"])
     globals()["__all__"] = [*functions]
     return module["doc"] or __doc__
 

@@ -50,13 +50,15 @@ def of_options(module, ops):
         found += [x, module.filled([3, 2], 2.5, x)]
     many = [eighths(3, 4), eighths(3, 4) + 1]
     found += [module.total(many), module.total(many, [0], mode="mean"), module.total(many, first=1, dims=[0, 1])]
+    found += [module.reduced(eighths(2, 3, 4), many[0][:, :1]), module.named(many[0]), module.like_rows(many[0], 2)]
+    found += [said(module.reduced, many[0], many[0].sum()), module.asked(many[0], many[1]), module.LEVEL]
     return [*found, said(module.total, []), said(module.total, many, mode="median")]
 
 
 def of_registered(module, ops):
     x, y = eighths(3, 4), eighths(3, 4) + 1
     found = [ops.registered.scaled_add(x, y), ops.registered.scaled_add(x, y, scale=0.25, sum_over=[1])]
-    found += [ops.registered.ranks(x[None]), ops.registered.floors(x, 0.5)]
+    found += [ops.registered.halved(x), ops.registered.ranks(x[None]), ops.registered.floors(x, 0.5)]
     return [*found, str(ops.registered.scaled_add.default._schema).partition("::")[2]]
 
 

@@ -271,6 +271,43 @@ def test_lists_and_strings(options, tensor):
         assert_same(*(outcome(module.total, *args, **kwargs) for module in options))
 
 
+@pytest.mark.parametrize("shape", [(1,), (4,), (3, 1), (1, 4), (3, 4), (2, 1, 4), (2, 3, 4)])
+def test_sums_to_a_shape(options, tensor, shape):
+    x = tensor(2, 3, 4)
+    assert_same(*(module.reduced(x, torch.empty(shape)) for module in options))
+
+
+def test_checks_and_what_is_thrown(options, tensor):
+    x = tensor(2, 3, 4)
+    for args in ((x, x, 2), (x, x.double()), (x, x.sum()), (x[:0], x), (x.new_ones(101, 1), x[0])):
+        found = [outcome(module.reduced, *args) for module in options]
+        # ATen puts the time and the place before what TORCH_CHECK_EQ and its like say.
+        found = [(kind, re.sub(r"^\[F[^\]]*\] ", "", words)) for kind, words in found]
+        assert_same(*found)
+        assert issubclass(found[0][0], Exception)
+
+
+def test_what_sources_ask_of_tensors(options, tensor):
+    leaf = tensor(2, 3).requires_grad_()
+    for x, y in ((leaf, leaf), (leaf, leaf.detach()), (leaf * 2, leaf), (leaf.detach(), leaf.detach())):
+        assert_same(*(module.asked(x, y) for module in options))
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.complex128, torch.uint8):
+        assert_same(*(module.named(torch.ones(2, dtype=dtype)) for module in options))
+    assert_same(*(module.like_rows(tensor(2, 3), 5) for module in options))
+
+
+def test_attributes_of_the_module(options):
+    for name in ("__version__", "LEVEL", "SCALE", "DEBUG"):
+        assert_same(*(getattr(module, name) for module in options))
+
+
+def test_a_warning_that_comes_once(options, tensor, capfd):
+    for module in options:
+        for _ in range(2):
+            module.warned(tensor(2, 3))
+        assert capfd.readouterr().err.count("warned: 2 dimensions") == 1
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_numbers(options, tensor, dtype):
     for value in (2.5, -0.1, 3):
@@ -450,6 +487,7 @@ def test_registered_operators(modules, tensor):
         assert_same(*(outcome(ops.scaled_add, *args, **kwargs) for ops in namespaces))
     assert [ops.ranks(x[None]) for ops in namespaces] == [3, 3]
     assert_same(*(ops.floors(10 * x, 0.3) for ops in namespaces))
+    assert_same(*(ops.halved(x) for ops in namespaces))
     schemas = [str(ops.scaled_add.default._schema).partition("::")[2] for ops in namespaces]
     assert schemas[0] == schemas[1]
     with pytest.raises(NotImplementedError, match="Meta"):  # it has a kernel for CPUs alone
@@ -622,23 +660,27 @@ def mistakes():
     return rows
 
 
-# Operators that torch 2.15 has no more.
-DROPPED = [
+# Operators that torch 2.15 has no more, and more of what is not covered.
+OTHERS = [
     ("at::cholesky(x)", "aten_stable: cholesky is not covered: write at::linalg_cholesky(x, upper)"),
     ("x.cholesky(true)", "aten_stable: Tensor::cholesky is not covered: write at::linalg_cholesky(x, upper)"),
     (
         "at::cholesky_out(x, x)",
         "aten_stable: cholesky_out is not covered: write at::linalg_cholesky_out(out, x, upper)",
     ),
+    ("F::relu(x)", "aten_stable: torch::nn::functional::relu is not covered: write the function of at::"),
+    ("F::PadFuncOptions o({1, 1})", "aten_stable: torch::nn::functional::PadFuncOptions is not covered: write the"),
+    ("throw py::type_error()", "aten_stable: py::type_error is not covered: throw py::value_error, py::index_error"),
+    ('m.attr("x") = std::vector<int>{}', "aten_stable: this attribute of the module is not covered: give a number"),
     ("at::qr(x)", "aten_stable: qr is not covered: write at::linalg_qr(x), or"),
     ("x.qr()", "aten_stable: Tensor::qr is not covered: write at::linalg_qr(x)"),
 ]
 
 
 def test_mistakes_are_errors_with_words(tmp_path):
-    lines = ["#include <torch/extension.h>"]
+    lines = ["#include <torch/extension.h>", "namespace F = torch::nn::functional;"]
     wanted = {}
-    for i, (code, words) in enumerate([*mistakes(), *DROPPED]):
+    for i, (code, words) in enumerate([*mistakes(), *OTHERS]):
         wanted[len(lines) + 1] = words
         in_module = re.search(r"\bm\b", code)
         body = f"{code};" if in_module else f"{code}; return x;"

@@ -87,6 +87,22 @@ std::string message(const char* otherwise, const Parts&... parts) {
   return sizeof...(parts) == 0 ? otherwise : text(parts...);
 }
 
+// Collects words, and throws them at the statement's end.
+class Failure {
+ public:
+  Failure() = default;
+  Failure(const Failure&) = delete;
+  [[noreturn]] ~Failure() noexcept(false) { throw std::runtime_error(words_.str()); }
+  template <class T>
+  Failure& operator<<(const T& value) {
+    words_ << value;
+    return *this;
+  }
+
+ private:
+  std::ostringstream words_;
+};
+
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
@@ -115,6 +131,34 @@ std::string message(const char* otherwise, const Parts&... parts) {
 #define AT_ASSERTM(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
 #define AT_CHECK(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
 #define AT_ERROR(...) throw std::runtime_error(::aten_stable::text(__VA_ARGS__))
+#define TORCH_CHECK_OP(a, b, op) \
+  switch (0)                     \
+  case 0:                        \
+  default:                       \
+    if ((a)op(b)) {              \
+    } else                       \
+      ::aten_stable::Failure() << "Check failed: " #a " " #op " " #b " (" << (a) << " vs. " << (b) << "). "
+#define TORCH_CHECK_EQ(a, b) TORCH_CHECK_OP(a, b, ==)
+#define TORCH_CHECK_NE(a, b) TORCH_CHECK_OP(a, b, !=)
+#define TORCH_CHECK_LE(a, b) TORCH_CHECK_OP(a, b, <=)
+#define TORCH_CHECK_LT(a, b) TORCH_CHECK_OP(a, b, <)
+#define TORCH_CHECK_GE(a, b) TORCH_CHECK_OP(a, b, >=)
+#define TORCH_CHECK_GT(a, b) TORCH_CHECK_OP(a, b, >)
+#define TORCH_CHECK_ARG(cond, at, ...) TORCH_CHECK(cond, "invalid argument ", at, ": ", __VA_ARGS__)
+#ifdef NDEBUG
+#define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(cond, ...) \
+  do {                                              \
+  } while (false && static_cast<bool>(cond))
+#else
+#define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
+#endif
+#define TORCH_WARN_ONCE(...)                        \
+  do {                                              \
+    [[maybe_unused]] static const bool once = [&] { \
+      TORCH_WARN(__VA_ARGS__);                      \
+      return true;                                  \
+    }();                                            \
+  } while (false)
 #define TORCH_WARN(...) \
   aoti_torch_warn(__func__, __FILE__, static_cast<uint32_t>(__LINE__), ::aten_stable::text(__VA_ARGS__).c_str())
 
@@ -141,12 +185,28 @@ class ArrayRef : public HeaderOnlyArrayRef<T> {
   friend bool operator!=(const ArrayRef& a, const ArrayRef& b) { return !a.equals(b); }
 };
 using IntArrayRef = ArrayRef<int64_t>;
+// A function sees the sizes of the call: torch raises where they are symbols.
+using SymInt = int64_t;
+using SymIntArrayRef = IntArrayRef;
+inline IntArrayRef asIntArrayRefSlow(SymIntArrayRef sizes, const char* = "", int64_t = 0) { return sizes; }
+#define C10_AS_INTARRAYREF_SLOW(sizes) (sizes)
 
 template <class T>
 std::ostream& operator<<(std::ostream& out, const ArrayRef<T>& all) {
   out << '[';
   for (size_t i = 0; i < all.size(); ++i) out << (i ? ", " : "") << all[i];
   return out << ']';
+}
+
+// In bytes.
+inline size_t elementSize(ScalarType type) {
+  switch (type) {
+#define X(T, name) \
+  case ScalarType::name: return sizeof(T);
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(X)
+#undef X
+    default: throw std::runtime_error(::aten_stable::text("elementSize: no size is known of ", toString(type)));
+  }
 }
 
 // What Tensor::dtype() gives. It stands for its ScalarType wherever one is asked for.
@@ -160,6 +220,7 @@ class TypeMeta {
     return CppTypeToScalarType<T>::value;
   }
   std::string name() const { return toString(type_); }
+  size_t itemsize() const { return elementSize(type_); }
 
  private:
   ScalarType type_;
@@ -548,6 +609,9 @@ template <class T, size_t N, template <class> class Traits = torch::headeronly::
 using PackedTensorAccessor32 = GenericPackedTensorAccessor<T, N, Traits, int32_t>;
 template <class T, size_t N, template <class> class Traits = torch::headeronly::DefaultPtrTraits>
 using PackedTensorAccessor64 = GenericPackedTensorAccessor<T, N, Traits, int64_t>;
+template <class T, size_t N, template <class> class Traits = torch::headeronly::DefaultPtrTraits,
+          class index_t = int64_t>
+using PackedTensorAccessor = GenericPackedTensorAccessor<T, N, Traits, index_t>;  // its name of 2018
 using torch::headeronly::DefaultPtrTraits;
 #ifdef __CUDACC__
 using torch::headeronly::RestrictPtrTraits;

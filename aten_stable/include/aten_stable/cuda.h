@@ -5,9 +5,11 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
+#include <mutex>
 #include <type_traits>
+#include <unordered_map>
 
-#include "util.h"
+#include "factories.h"
 
 namespace c10::cuda {
 inline namespace ATEN_STABLE_VERSION {
@@ -33,6 +35,9 @@ class CUDAStream {
   operator cudaStream_t() const { return stream_; }
   cudaStream_t stream() const { return stream_; }
   DeviceIndex device_index() const { return device_; }
+  Device device() const { return Device(DeviceType::CUDA, device_); }
+  bool operator==(const CUDAStream& other) const { return stream_ == other.stream_ && device_ == other.device_; }
+  bool operator!=(const CUDAStream& other) const { return !(*this == other); }
   void synchronize() const { check(cudaStreamSynchronize(stream_), __FILE__, __LINE__); }
 
  private:
@@ -79,6 +84,78 @@ class OptionalCUDAGuard {
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace c10::cuda
 
+// torch's own memory: each block is the memory of a tensor, which lives until the block is given back.
+namespace c10 {
+inline namespace ATEN_STABLE_VERSION {
+class DataPtr {
+ public:
+  DataPtr() = default;
+  explicit DataPtr(at::Tensor memory) : memory_(std::move(memory)) {}
+  void* get() const { return memory_.defined() ? memory_.data_ptr() : nullptr; }
+  void* mutable_get() const { return get(); }
+  explicit operator bool() const { return get() != nullptr; }
+  Device device() const { return memory_.device(); }
+  void clear() { memory_ = at::Tensor(); }
+
+ private:
+  at::Tensor memory_;
+};
+}  // namespace ATEN_STABLE_VERSION
+namespace cuda::CUDACachingAllocator {
+inline namespace ATEN_STABLE_VERSION {
+inline at::Tensor memory(size_t bytes) {
+  const Device device(DeviceType::CUDA, current_device());
+  return at::empty({static_cast<int64_t>(bytes)}, TensorOptions(ScalarType::Byte).device(device));
+}
+struct Blocks {
+  std::mutex mutex;
+  std::unordered_map<void*, at::Tensor> all;
+};
+inline Blocks& blocks() {
+  static auto& one = *new Blocks;
+  return one;
+}
+inline void* raw_alloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  at::Tensor block = memory(bytes);
+  void* const at = block.data_ptr();
+  const std::lock_guard lock(blocks().mutex);
+  blocks().all.insert_or_assign(at, std::move(block));
+  return at;
+}
+inline void raw_delete(void* at) {
+  if (at == nullptr) return;
+  at::Tensor block;  // given back without the lock
+  const std::lock_guard lock(blocks().mutex);
+  const auto found = blocks().all.find(at);
+  TORCH_CHECK(found != blocks().all.end(), "raw_delete: this memory is not of raw_alloc");
+  block = std::move(found->second);
+  blocks().all.erase(found);
+}
+// On the current stream: what else it was given would be another's.
+struct CUDAAllocator {
+  DataPtr allocate(size_t bytes) const { return DataPtr(memory(bytes)); }
+  void* raw_allocate(size_t bytes) const { return raw_alloc(bytes); }
+  void raw_deallocate(void* at) const { raw_delete(at); }
+};
+inline CUDAAllocator* get() {
+  static CUDAAllocator one;
+  return &one;
+}
+#define X(name, instead)                                                                    \
+  template <class... Args>                                                                  \
+  void name(Args&&...) {                                                                    \
+    static_assert(::aten_stable::never<Args...>,                                            \
+                  "aten_stable: CUDACachingAllocator::" #name " is not covered: " instead); \
+  }
+X(raw_alloc_with_stream, "write raw_alloc under a guard of the stream, in Python")
+X(recordStream, "write x.record_stream in Python")
+X(emptyCache, "call torch.cuda.empty_cache in Python")
+#undef X
+}  // namespace ATEN_STABLE_VERSION
+}  // namespace cuda::CUDACachingAllocator
+}  // namespace c10
+
 namespace at {
 namespace cuda {
 using namespace c10::cuda;
@@ -92,6 +169,16 @@ inline cudaDeviceProp* getCurrentDeviceProperties() {
   known = device;
   return &properties;
 }
+inline cudaDeviceProp* getDeviceProperties(DeviceIndex device) {
+  if (device == current_device()) return getCurrentDeviceProperties();
+  static thread_local cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), __FILE__, __LINE__);
+  return &properties;
+}
+template <class T>
+T ATenCeilDiv(T a, T b) {
+  return ceil_div(a, b);
+}
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace cuda
 }  // namespace at
@@ -99,10 +186,60 @@ inline cudaDeviceProp* getCurrentDeviceProperties() {
 #ifdef __CUDACC__
 template <class T>
 __device__ __forceinline__ T gpuAtomicAdd(T* to, T value) {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int>,
-                "aten_stable: gpuAtomicAdd is covered for float, double and int: accumulate in float");
+  static_assert(
+      std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int>,
+      "aten_stable: gpuAtomicAdd is covered for float, double, int, int64_t, Half and BFloat16: accumulate in "
+      "float");
   return atomicAdd(to, value);
 }
+__device__ __forceinline__ int64_t gpuAtomicAdd(int64_t* to, int64_t value) {
+  return static_cast<int64_t>(
+      atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value)));
+}
+// Two bytes of a word, where a GPU has no instruction for them alone.
+template <class T>
+__device__ __forceinline__ T aten_stable_add_in_word(T* to, T value) {
+  const size_t shift = (reinterpret_cast<size_t>(to) & 2) * 8;
+  auto* const word = reinterpret_cast<unsigned*>(reinterpret_cast<char*>(to) - shift / 8);
+  unsigned seen = *word, assumed;
+  T old;
+  do {
+    assumed = seen;
+    old.x = static_cast<unsigned short>(assumed >> shift);
+    const T sum = old + value;
+    seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | (static_cast<unsigned>(sum.x) << shift));
+  } while (assumed != seen);
+  return old;
+}
+__device__ __forceinline__ c10::Half gpuAtomicAdd(c10::Half* to, c10::Half value) {
+#if __CUDA_ARCH__ >= 700
+  return atomicAdd(reinterpret_cast<__half*>(to), static_cast<__half>(value));
+#else
+  return aten_stable_add_in_word(to, value);
+#endif
+}
+__device__ __forceinline__ c10::BFloat16 gpuAtomicAdd(c10::BFloat16* to, c10::BFloat16 value) {
+#if __CUDA_ARCH__ >= 800
+  return atomicAdd(reinterpret_cast<__nv_bfloat16*>(to), static_cast<__nv_bfloat16>(value));
+#else
+  return aten_stable_add_in_word(to, value);
+#endif
+}
+__device__ __forceinline__ int64_t atomicAdd(int64_t* to, int64_t value) { return gpuAtomicAdd(to, value); }
+__device__ __forceinline__ c10::Half atomicAdd(c10::Half* to, c10::Half value) { return gpuAtomicAdd(to, value); }
+__device__ __forceinline__ c10::BFloat16 atomicAdd(c10::BFloat16* to, c10::BFloat16 value) {
+  return gpuAtomicAdd(to, value);
+}
+template <class T>
+__device__ __forceinline__ void gpuAtomicAddNoReturn(T* to, T value) {
+  gpuAtomicAdd(to, value);
+}
+namespace at::native {
+template <class T, class Index>
+__device__ __forceinline__ void fastAtomicAdd(T* to, Index index, const Index, T value, bool) {
+  gpuAtomicAdd(to + index, value);
+}
+}  // namespace at::native
 #endif
 
 #define C10_CUDA_CHECK(expression) ::c10::cuda::check((expression), __FILE__, __LINE__)

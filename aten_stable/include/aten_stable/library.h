@@ -33,6 +33,21 @@ class Library {
     library_.impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
     return *this;
   }
+  // m.impl("name", torch::kCUDA, &function), in a block of any kind.
+  template <class F>
+  Library& impl(const char* name, c10::DeviceType device, F f) {
+    check<F>();
+    const char* const key = device == c10::DeviceType::CPU    ? "CPU"
+                            : device == c10::DeviceType::CUDA ? "CUDA"
+                            : device == c10::DeviceType::Meta ? "Meta"
+                                                              : nullptr;
+    TORCH_CHECK(key != nullptr, name, ": kernels are covered for CPU, CUDA and Meta");
+    ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, key)
+        .impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
+    return *this;
+  }
+  // Where the fake kernel is: torch only names it if it is missing.
+  void set_python_module(const char*, const char* = "") {}
 
  private:
   template <class F>

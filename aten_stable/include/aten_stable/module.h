@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -198,6 +199,26 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return *new StableLibrary(kind, ns, key, "", 0);  // as long as the process: torch does not unload libraries
   }
 
+  // As JSON has it; a floating number stays one.
+  inline std::string quoted(const std::string& text);
+  template <class T>
+  std::string json(const T& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return value ? "true" : "false";
+    } else if constexpr (std::is_integral_v<T>) {
+      return std::to_string(value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      char digits[32];
+      std::snprintf(digits, sizeof digits, "%.17g", static_cast<double>(value));
+      return digits + std::string(std::strpbrk(digits, ".en") ? "" : ".0");
+    } else {
+      static_assert(
+          std::is_convertible_v<T, std::string>,
+          "aten_stable: this attribute of the module is not covered: give a number or a string, or set it in a "
+          "Python file of the package");
+      return quoted(value);
+    }
+  }
   inline std::string quoted(const std::string& text) {
     std::string all = "\"";
     for (const char c : text) {

@@ -244,6 +244,7 @@ inline c10::Scalar Tensor::item() const {
 }
 
 inline bool Tensor::requires_grad() const { return BRIDGE(bool, "requires_grad", *this); }
+inline bool Tensor::is_leaf() const { return BRIDGE(bool, "is_leaf", *this); }
 inline Tensor& Tensor::requires_grad_(bool yes) const {
   set_requires_grad(yes);
   return const_cast<Tensor&>(*this);

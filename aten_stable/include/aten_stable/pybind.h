@@ -81,9 +81,25 @@ struct arg {
       copy.argument.otherwise = aten_stable_detail::literal(value);
     return copy;
   }
+  // Of tensors they say nothing; a number is converted all the same, and None is refused where the type has none.
+  arg& noconvert(bool = true) { return *this; }
+  arg& none(bool = true) { return *this; }
   ::aten_stable::Argument argument;
 };
+template <class T>
+arg arg_v(const char* name, const T& value, const char* = nullptr) {
+  return arg(name) = value;
+}
 
+// What a function throws.
+struct value_error : std::invalid_argument {
+  explicit value_error(const char* what = "") : std::invalid_argument(what) {}
+  explicit value_error(const std::string& what) : std::invalid_argument(what) {}
+};
+struct index_error : std::out_of_range {
+  explicit index_error(const char* what = "") : std::out_of_range(what) {}
+  explicit index_error(const std::string& what) : std::out_of_range(what) {}
+};
 namespace literals {
 inline arg operator""_a(const char* name, size_t) { return arg(name); }
 }  // namespace literals
@@ -105,6 +121,21 @@ X(object); X(handle); X(dict); X(list); X(tuple); X(bytes); X(str); X(function);
 #undef X
 template <class T, int flags = 0>
 class ATEN_STABLE_NO("py::array_t is not covered: take a Tensor: torch.from_numpy shares its memory") array_t;
+class ATEN_STABLE_NO("py::type_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
+    type_error;
+class ATEN_STABLE_NO(
+    "py::key_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK") key_error;
+class ATEN_STABLE_NO("py::attribute_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
+    attribute_error;
+class ATEN_STABLE_NO("py::import_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
+    import_error;
+class ATEN_STABLE_NO("py::stop_iteration is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
+    stop_iteration;
+class ATEN_STABLE_NO("py::cast_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
+    cast_error;
+class ATEN_STABLE_NO(
+    "py::"
+    "options is not covered: leave it out: a docstring begins with the schema") options;
 
 class module_ {
  public:
@@ -134,11 +165,17 @@ class module_ {
                   ", \"quick\": " + ::aten_stable::add_quick<typename Guards<Extra...>::type, Function>(f) + "}";
     return *this;
   }
-  template <class T = void>
-  void attr(const char*) {
-    static_assert(::aten_stable::never<T>,
-                  "aten_stable: m.attr is not covered: set it in a Python file of the package");
-  }
+  // m.attr("__version__") = "1.0"; numbers, too.
+  struct Attribute {
+    std::string& all;
+    const char* name;
+    template <class T>
+    void operator=(const T& value) const {
+      all += (all.empty() ? "" : ", ") + ::aten_stable::quoted(name) + ": " +
+             ::aten_stable::json<std::decay_t<const T>>(value);
+    }
+  };
+  Attribute attr(const char* name) { return {attributes_, name}; }
   template <class T = void>
   module_ def_submodule(const char*, const char* = "") {
     static_assert(::aten_stable::never<T>,
@@ -148,7 +185,7 @@ class module_ {
 
   std::string describe() const {
     return "{\"namespace\": " + ::aten_stable::quoted(ns_) + ", \"doc\": " + ::aten_stable::quoted(doc_) +
-           ", \"functions\": [" + functions_ + "]}";
+           ", \"attributes\": {" + attributes_ + "}, \"functions\": [" + functions_ + "]}";
   }
 
  private:
@@ -179,7 +216,7 @@ class module_ {
 
   const char* ns_;
   Library *def_, *impl_;
-  std::string doc_, functions_;
+  std::string doc_, functions_, attributes_;
   std::vector<std::string> names_;
 };
 using module = module_;

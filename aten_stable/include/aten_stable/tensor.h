@@ -253,6 +253,7 @@ X(Tensor) X(c10::Scalar)
       Tensor& index_put_(const c10::List<std::optional<Tensor>>& indices, const Tensor& values,
                          bool accumulate = false) const;
   bool requires_grad() const;
+  bool is_leaf() const;
   Tensor& requires_grad_(bool yes = true) const;
   Tensor grad() const;
   void backward(const std::optional<Tensor>& gradient = std::nullopt, std::optional<bool> retain_graph = std::nullopt,
@@ -262,6 +263,32 @@ X(Tensor) X(c10::Scalar)
   // As ATen has it: without these, a number would be taken for `bool unbiased`.
   Tensor std(int dim) const { return std(c10::OptionalIntArrayRef(int64_t(dim))); }
   Tensor var(int dim) const { return var(c10::OptionalIntArrayRef(int64_t(dim))); }
+
+  std::string toString() const {
+    TORCH_CHECK(is_cpu() || is_cuda(), "aten_stable: Tensor::toString is for CPU and CUDA tensors");
+    return std::string(is_cpu() ? "CPU" : "CUDA") + c10::toString(scalar_type()) + "Type";
+  }
+  // Of the same Tensor of torch's, not only of its memory.
+  bool is_same(const Tensor& other) const {
+    const auto implementation = [](const Tensor& t) { return *reinterpret_cast<void* const*>(t.stable().get()); };
+    return defined() && other.defined() ? implementation(*this) == implementation(other) : defined() == other.defined();
+  }
+  // Sizes that torch knows at the time of the call: of a tensor with symbolic ones it raises.
+  c10::SymInt sym_size(int64_t d) const { return size(d); }
+  c10::SymInt sym_stride(int64_t d) const { return stride(d); }
+  c10::SymInt sym_numel() const { return numel(); }
+  c10::SymInt sym_storage_offset() const { return storage_offset(); }
+  c10::SymIntArrayRef sym_sizes() const { return sizes(); }
+  c10::SymIntArrayRef sym_strides() const { return strides(); }
+  Tensor new_empty_symint(c10::SymIntArrayRef sizes, const c10::TensorOptions& o = {}) const {
+    return new_empty(sizes, o);
+  }
+  Tensor new_zeros_symint(c10::SymIntArrayRef sizes, const c10::TensorOptions& o = {}) const {
+    return new_zeros(sizes, o);
+  }
+  Tensor view_symint(c10::SymIntArrayRef sizes) const { return view(sizes); }
+  Tensor reshape_symint(c10::SymIntArrayRef sizes) const { return reshape(sizes); }
+  Tensor expand_symint(c10::SymIntArrayRef sizes) const { return expand(sizes); }
 
   ATEN_STABLE_UNCOVERED(storage, "use data_ptr(), storage_offset() and strides()")
   ATEN_STABLE_UNCOVERED(unsafeGetTensorImpl, "the stable ABI has no TensorImpl: use the members of Tensor")

@@ -1,4 +1,6 @@
 // A project with optional tensors, lists, keyword defaults and several results, in the idiom of 2023.
+#include <ATen/ExpandUtils.h>
+#include <c10/core/SymInt.h>
 #include <torch/extension.h>
 
 #include <string>
@@ -45,9 +47,43 @@ at::Tensor filled(at::IntArrayRef shape, double value, const at::Tensor& like) {
   return at::where(t > 0.3, t * 0.7, 1 / t - 0.7);
 }
 
+// x summed to the shape of y, and what else sources ask of tensors and say in errors.
+at::Tensor reduced(const at::Tensor& x, const at::Tensor& y, int64_t at_most) {
+  TORCH_CHECK_LE(x.dim(), at_most) << "reduced: too many dimensions";
+  TORCH_CHECK_EQ(x.scalar_type(), y.scalar_type());
+  TORCH_CHECK_ARG(y.dim() > 0, 2, "no dimensions");
+  TORCH_INTERNAL_ASSERT_DEBUG_ONLY(x.defined(), "no tensor");
+  if (x.numel() == 0) throw py::value_error("reduced: no elements");
+  if (x.size(0) > 100) throw py::index_error("reduced: too many rows");
+  return at::sum_to(x, y.sizes());
+}
+std::vector<int64_t> asked(const at::Tensor& x, const at::Tensor& y) {
+  return {x.is_same(y), x.is_same(x), x.is_leaf(), (x * 2).is_leaf(), at::Tensor().is_same(at::Tensor())};
+}
+std::string named(const at::Tensor& x) {
+  return x.toString() + " of " + std::to_string(x.dtype().itemsize()) + " and " + std::to_string(x.itemsize());
+}
+at::Tensor like_rows(const at::Tensor& x, int64_t times) {
+  const c10::SymInt columns = x.sym_size(-1);
+  return at::zeros_symint({times, columns}, x.options()) + at::empty_symint(x.sym_sizes(), x.options()).fill_(1).sum();
+}
+at::Tensor warned(const at::Tensor& x) {
+  for (int i = 0; i < 3; ++i) TORCH_WARN_ONCE("warned: ", x.dim(), " dimensions");
+  return x;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.attr("__version__") = "1.2 \"three\"";
+  m.attr("LEVEL") = 3;
+  m.attr("SCALE") = 2.0;
+  m.attr("DEBUG") = false;
+  m.def("reduced", &reduced, py::arg("x"), py::arg("y").noconvert(), py::arg_v("at_most", 4));
+  m.def("asked", &asked);
+  m.def("named", &named);
+  m.def("like_rows", &like_rows);
+  m.def("warned", &warned);
   m.def("affine", &affine, "y = scale * (weight * x + bias), and where it is positive", py::arg("x"),
         py::arg("weight") = py::none(), py::arg("bias") = c10::nullopt, py::arg("scale") = 1.0,
         py::arg("inplace") = false);
