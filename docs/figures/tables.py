@@ -262,7 +262,11 @@ def shared_objects() -> str:
 
 
 def audited(row: dict) -> str:
-    differ = f"{row['differ']} differ{'s' * (row['differ'] == 1)}, by {' and '.join(row['named'])}" if row["differ"] else "none differs"
+    differ = (
+        f"{row['differ']} differ{'s' * (row['differ'] == 1)}, by {' and '.join(row['named'])}"
+        if row["differ"]
+        else "none differs"
+    )
     return f"{row['compared']} compared, {differ}"
 
 
