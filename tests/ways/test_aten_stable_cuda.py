@@ -47,6 +47,12 @@ def noise(module):
     return [*found, torch.rand(3, device="cuda"), torch.rand(3, device="cuda", generator=own)]
 
 
+def atomics(module):
+    generator = torch.Generator("cuda").manual_seed(1)
+    rows = torch.randint(0, 100, (1000,), generator=generator, device="cuda")
+    return [found for dtype in DTYPES for found in module.atomics(steps(1000, dtype=dtype), rows, 100)]
+
+
 def numbers(module):
     x, w, rows = steps(4, 4), steps(4, 4) + 1, torch.tensor([3, 1, 3], device="cuda")
     n = torch.tensor([5, 9, -7, 1 << 20], device="cuda")
@@ -67,7 +73,7 @@ def functions(module):
     return [module.power(x, 4, 0.5), values, rows, *torch.autograd.grad(values.sum(), x), module.slope(x)]
 
 
-CALLS = {call.__name__: call for call in (blend, noise, numbers, options, functions)}
+CALLS = {call.__name__: call for call in (atomics, blend, noise, numbers, options, functions)}
 
 
 def run(path, target):
