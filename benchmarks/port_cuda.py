@@ -2,7 +2,7 @@
 
     python benchmarks/port_cuda.py [--json FILE]        needs a GPU, torch and its nvcc (CUDA_HOME), not customops; takes about two minutes
 
-A call on 16 million elements keeps the GPU busy for longer than the host takes, so it is timed by CUDA's events: the kernel, and the
+A call on 17 million elements keeps the GPU busy for longer than the host takes, so it is timed by CUDA's events: the kernel, and the
 launch behind it. A call on 4 elements is timed on the host. Both builds are called in turns; medians of microseconds.
 """
 
