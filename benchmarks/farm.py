@@ -130,7 +130,8 @@ class Builds:
         if lacking := [compile.object for compile in found if not compile.hit]:
             sys.exit(f"error: {len(lacking)} objects were compiled again that were in the cache: {lacking[:3]}")
         row = {"builders": builders, "listing": max(listing for listing, _, _ in parts), "compiling": max(took for _, took, _ in parts),
-               "linking": linking, "seconds": time.monotonic() - start, "objects": len(compiled)}  # fmt: skip
+               "linking": linking, "seconds": time.monotonic() - start, "objects": len(compiled),
+               "compilers": sum(compile.seconds for compile in compiled)}  # fmt: skip
         return {name: round(value, 2) for name, value in row.items()}, compiled
 
 
