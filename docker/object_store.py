@@ -1,11 +1,10 @@
-"""Where builds keep the objects that they share, and what lies beside them: durations, who stored what, how work was divided.
+"""Where builds keep the objects that they share: a folder, a Redis server, or a bucket of S3, as CACHE=... names it.
 
-A store is a folder or a Redis server, as CACHE=... names it. Whatever is read from one was written by others.
+Whatever is read from one was written by others. docker/beside.py says what lies beside the objects.
 """
 
 import contextlib
 import dataclasses
-import getpass
 import json
 import os
 import re
@@ -15,22 +14,30 @@ import stat
 import time
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from beside import (
+    MEGABYTES,
+    MOST_PLAN,
+    MOST_RUN,
+    MOST_RUNS,
+    PLAN_SECONDS,
+    RUN,
+    SECONDS,
+    STORED,
+    Runs,
+    Store,
+    numbers,
+    read_numbers,
+)
 from common import Failure, read_left, replacing
+from s3_store import parse_s3
 from strict import one_line
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 60
-MOST_SECONDS = 100_000_000  # bytes of durations that are read
-# Beside the objects: object -> how long its compile took; source -> the most memory that its compiler took; "key builder" -> when that
-# one stored it; the durations of a division.
-DURATIONS, PEAKS, BUILDERS, PLAN = "compile:seconds", "compile:megabytes", "compile:builders", "compile:plan:"
-STORED = re.compile(r"[0-9a-f]{40}")
-MOST_RUNS = 200  # files of durations in a folder, one of each build; more are put together
-MOST_RUN = 10_000_000  # bytes of such a file
-RUN = re.compile(r"[0-9]{20}-[0-9a-f]{8}\.json")
-PLAN_SECONDS = 24 * 3600
+TABLES = {SECONDS: "compile:seconds", MEGABYTES: "compile:megabytes", STORED: "compile:builders"}  # in Redis
+PLAN = "compile:plan:"
 
 
 def spelled(parts: list[bytes]) -> bytes:
@@ -59,7 +66,7 @@ def read_reply(file, inside: bool = False):
 
 
 @dataclasses.dataclass(frozen=True)
-class Redis:
+class Redis(Store):
     """A server that holds the objects."""
 
     name: str  # as the user gave it
@@ -103,38 +110,21 @@ class Redis:
         finally:
             connection.settimeout(SECONDS_TO_CONNECT)
 
-    def durations(self) -> dict[str, float]:
-        return self.numbers(DURATIONS)
-
-    def peaks(self) -> dict[str, float]:
-        """Megabytes of memory by source."""
-        return self.numbers(PEAKS)
-
     def numbers(self, table: str) -> dict[str, float]:
-        flat = self.answer("HGETALL", table) or []
+        flat = self.answer("HGETALL", TABLES[table]) or []
         if not isinstance(flat, list):
             raise Failure(f"CACHE={self.name} cannot be used: it answers, but not as a Redis server")
         return numbers(dict(zip(flat[::2], flat[1::2], strict=False)))
 
-    def keep(
-        self,
-        durations: dict[str, float],
-        stored: dict[str, str] | None = None,
-        peaks: dict[str, float] | None = None,
-    ) -> None:
-        for table, values in ((DURATIONS, durations), (PEAKS, peaks)):
-            if values:
-                self.answer("HSET", table, *(str(x) for item in values.items() for x in item))
-        if stored:
-            now = str(int(time.time()))
-            self.answer("HSET", BUILDERS, *(x for key, who in stored.items() for x in (f"{key} {who}", now)))
+    def claimed(self) -> list[str]:
+        words = self.answer("HKEYS", TABLES[STORED])
+        words = words if isinstance(words, list) else []
+        return [word.decode(errors="replace") for word in words if isinstance(word, bytes)]
 
-    def builders(self) -> dict[str, list[str]]:
-        """key of an object -> those who say that they have stored it."""
-        words = self.answer("HKEYS", BUILDERS)
-        return claims(
-            w.decode(errors="replace") for w in (words if isinstance(words, list) else ()) if isinstance(w, bytes)
-        )
+    def add(self, kept: dict[str, dict]) -> None:
+        for table, values in kept.items():
+            if values:
+                self.answer("HSET", TABLES[table], *(str(x) for item in values.items() for x in item))
 
     def first(self, plan: str, durations: dict[str, float]) -> dict[str, float]:
         """The durations of whoever asked first, for a day: so that builders that start one after another divide alike."""
@@ -171,18 +161,30 @@ class _Exact:
 
 
 @dataclasses.dataclass(frozen=True)
-class Folder:
+class Folder(Runs):
     """A folder that holds the objects; several machines may share it."""
 
     name: str
     path: Path
 
-    def runs(self) -> list[Path]:
-        """What builds have left, one file each: folders of several machines can be copied into one. Those after 400 do not count."""
+    def runs(self) -> list[str]:
         folder = self.beside("compiles")
         with contextlib.suppress(OSError):
-            return sorted(path for path in folder.iterdir() if RUN.fullmatch(path.name))[: 2 * MOST_RUNS]
+            return sorted(path.name for path in folder.iterdir() if RUN.fullmatch(path.name))[: 2 * MOST_RUNS]
         return []
+
+    def texts(self) -> list[str]:
+        return [read_left(self.beside("compiles") / run, MOST_RUN) for run in self.runs()]
+
+    def write(self, run: str, text: str) -> None:
+        folder = self.beside("compiles")
+        folder.mkdir(exist_ok=True)
+        with replacing(folder / run) as partial:
+            partial.write_text(text)
+
+    def remove(self, run: str) -> None:
+        with contextlib.suppress(OSError):  # another machine removed it
+            (self.beside("compiles") / run).unlink()
 
     def beside(self, name: str) -> Path:
         """A folder beside the objects. Builds may write there, and would lead this user elsewhere by a link."""
@@ -192,42 +194,6 @@ class Folder:
                 f"{folder} is a link, where a folder of the cache belongs: remove it, and look who put it there"
             )
         return folder
-
-    def durations(self) -> dict[str, float]:
-        return self.numbers("seconds")
-
-    def peaks(self) -> dict[str, float]:
-        """Megabytes of memory by source."""
-        return self.numbers("megabytes")
-
-    def numbers(self, part: str) -> dict[str, float]:
-        return {name: value for run in self.runs() for name, value in numbers(read_part(run, part)).items()}
-
-    def builders(self) -> dict[str, list[str]]:
-        """key of an object -> those who say that they have stored it."""
-        return claims(word for run in self.runs() for word in read_part(run, "stored"))
-
-    def keep(
-        self,
-        durations: dict[str, float],
-        stored: dict[str, str] | None = None,
-        peaks: dict[str, float] | None = None,
-    ) -> None:
-        if not durations and not stored and not peaks:
-            return
-        folder, earlier = self.beside("compiles"), []
-        folder.mkdir(exist_ok=True)
-        words = [f"{key} {who}" for key, who in (stored or {}).items()]
-        if len(self.runs()) >= MOST_RUNS:
-            earlier = self.runs()
-            durations, peaks = self.durations() | durations, self.peaks() | (peaks or {})
-            words += [f"{key} {who}" for key, names in self.builders().items() for who in names]
-        with replacing(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json") as partial:
-            kept = {"seconds": durations, "megabytes": peaks or {}, "stored": dict.fromkeys(words, 1)}
-            partial.write_text(json.dumps(kept, indent=1) + "\n")
-        for path in earlier:
-            with contextlib.suppress(OSError):  # another machine removed it
-                path.unlink()
 
     def first(self, plan: str, durations: dict[str, float]) -> dict[str, float]:
         """The durations of whoever asked first, for a day: so that builders that start one after another divide alike."""
@@ -243,7 +209,7 @@ class Folder:
                 os.link(own, path)
         finally:
             own.unlink(missing_ok=True)
-        return read_numbers(read_left(path, MOST_SECONDS))
+        return read_numbers(read_left(path, MOST_PLAN))
 
     def size(self) -> int:
         total = 0
@@ -253,64 +219,18 @@ class Folder:
         return total
 
 
-def read_object(text: str) -> dict:
-    """A JSON object that others wrote; whatever else it is counts as nothing."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def read_part(run: Path, name: str) -> dict:
-    found = read_object(read_left(run, MOST_RUN)).get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def read_numbers(text: str) -> dict[str, float]:
-    return numbers(read_object(text))
-
-
-def claims(words: Iterable[str]) -> dict[str, list[str]]:
-    """Of words "key builder" of others: what is not that is left out, and so is what a terminal would act on."""
-    found: dict[str, list[str]] = {}
-    for word in words:
-        key, _, who = word.partition(" ")
-        if STORED.fullmatch(key) and who:
-            found.setdefault(key, []).append(one_line(who, 100))
-    return found
-
-
-def builder() -> str:
-    """Who stores objects, as others will read it: CACHE_BUILDER, or user@host."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a number without a name
-        user = str(os.geteuid())
-    return one_line(os.environ.get("CACHE_BUILDER") or f"{user}@{socket.gethostname()}", 100)
-
-
-def numbers(found: dict) -> dict[str, float]:
-    """Durations of others: what is not one is left out."""
-    durations = {}
-    for key, value in found.items():
-        key, value = (word.decode(errors="replace") if isinstance(word, bytes) else word for word in (key, value))
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            if 0 < float(value) < 1e6:
-                durations[str(key)] = float(value)
-    return durations
-
-
-def parse(wanted: str) -> Folder | Redis | None:
-    """CACHE=...; None if it is empty. Takes CACHE_PASSWORD out of the environment, so that no child process has it.
+def parse(wanted: str) -> Store | None:
+    """CACHE=...; None if it is empty. Takes passwords out of the environment, so that no child process has them.
 
     Raises:
-        Failure: it is neither a folder nor the address of a Redis server, or has a password in it.
+        Failure: it is neither a folder nor the address of a server, or has a password in it.
     """
     user, password = (os.environ.pop(name, "") for name in ("CACHE_USER", "CACHE_PASSWORD"))
     if not wanted:
         return None
     scheme, colon, _ = wanted.partition("://")
+    if scheme == "s3":
+        return parse_s3(wanted)
     if not colon:
         path = Path(wanted).resolve()
         path.mkdir(parents=True, exist_ok=True)
@@ -330,7 +250,7 @@ def parse(wanted: str) -> Folder | Redis | None:
         raise Failure(f"CACHE={wanted}: {error}") from error
     if scheme not in ("redis", "rediss") or not url.hostname or not database or url.query or url.fragment:
         raise Failure(
-            f"CACHE must be a folder or redis://host[:port][/database] (rediss:// with TLS), got {wanted}: "
+            f"CACHE must be a folder, redis://host[:port][/database] (rediss:// with TLS) or s3://bucket/prefix, got {wanted}: "
             "docs/farm.md says how to keep a folder elsewhere"
         )
     return Redis(wanted, url.hostname, port, int(database[1] or 0), scheme == "rediss", user, password)

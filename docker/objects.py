@@ -140,7 +140,9 @@ def main() -> None:
     count = divided.read_count(args.count)
     if not args.cache:
         what = f"make objects SHARD={args.shard}" if shard else "make audit-cache"
-        raise Failure(f"{what} needs a cache that builds share: add CACHE=folder or CACHE=redis://host")
+        raise Failure(
+            f"{what} needs a cache that builds share: add CACHE=folder, CACHE=redis://host or CACHE=s3://bucket"
+        )
     options = make_wheel.read_options(args)
     if shard:
         compile_shard(options, *shard)

@@ -26,6 +26,24 @@ def root():
 
 
 @pytest.fixture
+def s3(monkeypatch):
+    """A running fake_s3.FakeS3; the environment names it and its key."""
+    import fake_s3
+    import s3_store
+
+    s3_store.library()  # before a test moves the folder of its environment
+    for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    with fake_s3.FakeS3() as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        variables = {"ACCESS_KEY_ID": fake_s3.KEY_ID, "SECRET_ACCESS_KEY": fake_s3.SECRET, "ENDPOINT_URL": running.url}
+        for name, value in (variables | {"EC2_METADATA_DISABLED": "true"}).items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        yield running
+        running.shutdown()
+
+
+@pytest.fixture
 def lock_like_ours():
     """lock_like_ours(project, *packages): the project's lock of its build, of lines of our own."""
 

@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import socket
 import socketserver
 import subprocess
@@ -12,12 +11,14 @@ import threading
 import time
 from pathlib import Path
 
+import beside
 import build_cache
 import common
 import make_wheel
 import object_store
 import project_run
 import pytest
+import relay
 from common import Failure
 from image import memory
 
@@ -82,11 +83,21 @@ def address(server, database=0):
     return f"redis://127.0.0.1:{server.server_address[1]}/{database}"
 
 
+@pytest.fixture(params=["folder", "redis", "s3"])
+def cache(request, tmp_path):
+    """An empty store of each kind."""
+    if request.param == "redis":
+        return object_store.parse(address(request.getfixturevalue("server")))
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+    return object_store.parse("s3://objects/team/x" if request.param == "s3" else str(tmp_path / "objects"))
+
+
 @pytest.fixture
 def ask(server, tmp_path):
     """ask(*words): what a build gets to see of the server, with its connection kept; None if it was hung up."""
-    relay = build_cache.Relay(tmp_path / "socket", object_store.parse(address(server, 3)))
-    threading.Thread(target=relay.serve_forever, args=(0.01,), daemon=True).start()
+    running = relay.Relay(tmp_path / "socket", object_store.parse(address(server, 3)))
+    running.start()
 
     def send(data):
         with socket.socket(socket.AF_UNIX) as client:
@@ -95,10 +106,9 @@ def ask(server, tmp_path):
             client.sendall(data if isinstance(data, bytes) else object_store.spelled(data))
             return client.recv(4096) or None
 
-    send.relay = relay
+    send.relay = running
     yield send
-    relay.shutdown()
-    relay.server_close()
+    running.stop()
 
 
 def test_what_a_build_stores_another_finds(ask, server):
@@ -122,9 +132,9 @@ def test_a_build_reaches_nothing_but_objects(ask, server, request_):
 
 def test_reads_a_request_in_pieces():
     stream = io.BufferedReader(io.BytesIO(object_store.spelled([b"SET", KEY, b"x" * 100_000]) * 2), 17)
-    assert build_cache.read_request(stream)[2] == b"x" * 100_000
-    assert build_cache.read_request(stream)[1] == KEY
-    assert build_cache.read_request(stream) is None
+    assert relay.read_request(stream)[2] == b"x" * 100_000
+    assert relay.read_request(stream)[1] == KEY
+    assert relay.read_request(stream) is None
 
 
 def test_passwords_stay_outside(server, monkeypatch):
@@ -147,9 +157,8 @@ def test_passwords_stay_outside(server, monkeypatch):
     [
         ("redis://me:hid/den@host", "set CACHE_USER and CACHE_PASSWORD"),
         ("redis://me:hidden@host", "set CACHE_USER and CACHE_PASSWORD"),
-        ("s3://bucket", "must be a folder or redis://"),
-        ("redis://", "must be a folder or redis://"),
-        ("redis://host/x", "must be a folder or redis://"),
+        ("redis://", "must be a folder, redis://"),
+        ("redis://host/x", "must be a folder, redis://"),
         ("redis://host:99999", "CACHE=redis://host:99999: Port out of range"),
     ],
 )
@@ -167,23 +176,19 @@ def test_no_server_is_said_before_anything_is_built():
         cache.durations()
 
 
-@pytest.mark.parametrize("kind", ["folder", "redis"])
-def test_durations_are_kept_beside_the_objects(kind, server, tmp_path):
-    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+def test_durations_are_kept_beside_the_objects(cache):
     cache.keep({"myops: a.o": 2.5, "myops: b.o": 1.0})
     cache.keep({"myops: a.o": 3.0})
     assert cache.durations() == {"myops: a.o": 3.0, "myops: b.o": 1.0}
-    if kind == "folder":
-        shutil.rmtree(tmp_path / "objects/compiles")
-        (tmp_path / "objects/compiles").mkdir()
-        hostile = '{"seconds": {"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}}'
-        (tmp_path / "objects/compiles" / RUN).write_text(hostile)
-        assert cache.durations() == {"e": 2.0}
 
 
-@pytest.mark.parametrize("kind", ["folder", "redis"])
-def test_who_stored_an_object_is_kept_beside_it(kind, server, tmp_path):
-    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
+@pytest.mark.parametrize("cache", ["folder", "s3"], indirect=True)
+def test_durations_of_others_are_numbers(cache):
+    cache.write(RUN, '{"seconds": {"a": "x", "b": -1, "c": [1], "d": NaN, "e": 2}}')
+    assert cache.durations() == {"e": 2.0}
+
+
+def test_who_stored_an_object_is_kept_beside_it(cache):
     assert cache.builders() == {}
     cache.keep({}, {KEYS[0]: "ann@ci-1", KEYS[1]: "ann@ci-1"})
     cache.keep({"myops: a.o": 1.0}, {KEYS[0]: "bob@ci 2"})
@@ -194,34 +199,40 @@ def test_who_stored_an_object_is_kept_beside_it(kind, server, tmp_path):
     assert cache.durations() == {"myops: a.o": 1.0}
 
 
-@pytest.mark.parametrize("kind", ["folder", "redis"])
-def test_another_machine_knows_how_much_memory_compilers_take(kind, server, tmp_path, monkeypatch):
+def test_another_machine_knows_how_much_memory_compilers_take(cache, tmp_path, monkeypatch):
     """So it starts as many as it has memory for, the first time."""
     monkeypatch.setattr(common, "CACHE", tmp_path)
     monkeypatch.setattr(build_cache, "binary", lambda target: target.touch())
-    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     first.write_text('{"own.cpp": 1e9}')
     with build_cache.shared(cache, "x", "image", None, first):
         first.write_text('{"own.cpp": 1e9, "new.cpp": 3e9, "bad.cpp": "x"}')  # as a build does
     assert cache.peaks() == {"x: new.cpp": 3000.0}
     second.write_text('{"new.cpp": 2e9}')
-    cache.keep({}, peaks={"x: old.cpp": 500.0, "another: y.cpp": 7.0})
+    cache.keep({}, peaks={"x: old.cpp": 4000.0, "another: y.cpp": 7.0})
     with build_cache.shared(cache, "x", "image", None, second):
-        assert memory.read(second) == {"old.cpp": 5e8, "new.cpp": 2e9}, "what was measured here counts"
+        assert memory.read(second) == {"old.cpp": 4e9, "new.cpp": 2e9}, "what was measured here counts"
     assert cache.peaks()["x: new.cpp"] == 3000.0
+
+
+def test_who_lies_about_memory_can_only_slow_a_build(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 8_000_000, "SC_PAGE_SIZE": 1000}.get)
+    (file := tmp_path / "memory.json").write_text('{"own.cpp": 1e9}')
+    claimed = {"own.cpp": 5.0, "small.cpp": 0.001, "large.cpp": 999_999.0}
+    found = build_cache.add_peaks(file, claimed)
+    assert found == memory.read(file) == {"own.cpp": 1e9, "small.cpp": memory.FIRST_GUESS, "large.cpp": 8e9}
 
 
 def test_a_claim_of_others_cannot_write_to_a_terminal():
     words = [f"{KEYS[0]} \x1b]0;x\x07ann", f"{KEYS[1]} ", "0a ann", f"{KEYS[1]}\n bob", f"{KEYS[1]} {'x' * 5000}"]
-    found = object_store.claims(words)
+    found = beside.claims(words)
     assert found.keys() == set(KEYS)
     assert all(who.isprintable() and len(who) <= 120 for names in found.values() for who in names)
 
 
 @pytest.mark.parametrize("name", ["compiles", "plans"])
 def test_a_link_that_a_build_left_beside_the_objects_is_not_followed(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(object_store, "MOST_RUNS", 1)
+    monkeypatch.setattr(beside, "MOST_RUNS", 1)
     cache = object_store.parse(str(tmp_path / "objects"))
     (tmp_path / "victim").mkdir()
     for file in (RUN, "plan.json", "mine"):
@@ -236,7 +247,7 @@ def test_a_link_that_a_build_left_beside_the_objects_is_not_followed(tmp_path, m
 
 
 def test_a_folder_puts_what_builds_left_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(object_store, "MOST_RUNS", 3)
+    monkeypatch.setattr(beside, "MOST_RUNS", 3)
     cache = object_store.parse(str(tmp_path / "objects"))
     for number in range(8):
         cache.keep({f"x: {number}.o": number + 1.0}, {KEYS[0]: f"builder{number}"})
@@ -245,23 +256,26 @@ def test_a_folder_puts_what_builds_left_together(tmp_path, monkeypatch):
     assert sorted(cache.builders()[KEYS[0]]) == [f"builder{number}" for number in range(8)]
 
 
-@pytest.mark.parametrize("kind", ["folder", "redis"])
-def test_builders_that_start_later_divide_alike(kind, server, tmp_path):
+def test_builders_that_start_later_divide_alike(cache):
     """The first one's compiles have been timed by then."""
-    cache = object_store.parse(str(tmp_path / "objects") if kind == "folder" else address(server))
     assert cache.first("plan", {"a.o": 1.0}) == {"a.o": 1.0}
     assert cache.first("plan", {"a.o": 9.0, "b.o": 2.0}) == {"a.o": 1.0}
     assert cache.first("another", {"a.o": 9.0}) == {"a.o": 9.0}
-    if kind == "folder":
-        plan = tmp_path / "objects/plans/plan.json"
-        plan.write_text("[" * 100_000)
-        assert cache.first("plan", {"a.o": 9.0}) == {}
-        os.utime(plan, (0, 0))
-        assert cache.first("plan", {"a.o": 3.0}) == {"a.o": 3.0}, "a plan holds for a day"
-        assert [path.name for path in plan.parent.iterdir() if path.name.startswith(".")] == []
-    else:
-        server.values[b"compile:plan:plan"] = b"[]"
-        assert cache.first("plan", {}) == {}
+
+
+def test_a_plan_of_a_folder_holds_for_a_day(tmp_path):
+    cache, plan = object_store.parse(str(tmp_path / "objects")), tmp_path / "objects/plans/plan.json"
+    cache.first("plan", {"a.o": 1.0})
+    plan.write_text("[" * 100_000)
+    assert cache.first("plan", {"a.o": 9.0}) == {}
+    os.utime(plan, (0, 0))
+    assert cache.first("plan", {"a.o": 3.0}) == {"a.o": 3.0}
+    assert [path.name for path in plan.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_plan_that_others_wrote_into_a_server_is_numbers(server):
+    server.values[b"compile:plan:plan"] = b"[]"
+    assert object_store.parse(address(server)).first("plan", {}) == {}
 
 
 class Hostile(socketserver.ThreadingTCPServer):
@@ -379,6 +393,20 @@ def test_notes_are_files(tmp_path):
     assert build_cache.read_notes(tmp_path / "log") == []
 
 
+def test_a_build_may_remove_its_notes_or_lead_them_elsewhere(tmp_path, capsys):
+    log = tmp_path / "log"
+    progress = build_cache.Progress(log, {})
+    progress.start()
+    time.sleep(0.1)
+    progress.stop()
+    assert build_cache.read_notes(log) == []
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/note").write_text("took 1\nobject a.o\nstatus 0\n")
+    log.symlink_to("elsewhere")
+    assert build_cache.read_notes(log) == []
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed")
 def test_no_other_user_reaches_the_relay(server, tmp_path, monkeypatch):
     """It is logged in to the server: whoever reaches its socket writes objects."""
@@ -405,6 +433,7 @@ def test_the_last_line_counts_compiles(tmp_path):
     notes = {
         "hit": f"# a.cpp\ndirect_cache_hit\nremote_storage_hit\ntook 100\nobject a.o\nstatus 0\nkey {KEYS[0]}\nsha256 {'c' * 64}\n",
         "miss": "# b.cpp\ncache_miss\nremote_storage_write\ntook 4000\nobject b.o\nstatus 0\nkey 0a\nsha256 x\n",
+        "unwritten": "# b.cpp\ncache_miss\nremote_storage_error\ntook 4000\nobject e.o\nstatus 0\n",
         "uncached": "took 5000\nobject c.o\nstatus 0\n",
         "failed": "# d.cpp\ncompile_failed\ntook 10\nobject d.o\nstatus 1\n",
         "killed": "# e.cpp\n",
@@ -416,11 +445,12 @@ def test_the_last_line_counts_compiles(tmp_path):
         "a.o": (KEYS[0], "c" * 64),
         "b.o": ("", ""),
         "c.o": ("", ""),
+        "e.o": ("", ""),
     }
     assert {c.object: c.status for c in build_cache.read_notes(tmp_path, failed=True)}["d.o"] == 1
     line = build_cache.summary("redis://host", compiles, {"a.o": 30.1, "b.o": 3.0}, "1.0 MB read")
     assert line == (
-        "cache redis://host: 1 of 3 objects found, 1 compiled and stored, 1 compiled only; 1.0 MB read; 30 s of compilers saved"
+        "cache redis://host: 1 of 4 objects found, 1 compiled and stored, 2 compiled only; 1.0 MB read; 30 s of compilers saved"
     )
     assert build_cache.summary("x", compiles[:], {}, "").endswith(
         "0 s of compilers saved, and those of 1 that nobody timed"
@@ -463,7 +493,7 @@ def test_only_make_wheel_takes_a_cache(root):
         for path in (root / "docker").glob("*.py")
         if re.search(r"import.* (build_cache|object_store)\b|from (build_cache|object_store) ", path.read_text())
     }
-    assert users == {"build_cache.py", "make_wheel.py", "objects.py"}
+    assert users == {"build_cache.py", "make_wheel.py", "objects.py", "relay.py"}
 
 
 @pytest.fixture
