@@ -19,7 +19,7 @@ from beside import MOST_PLAN, MOST_RUN, MOST_RUNS, PLAN_SECONDS, RUN, Runs, read
 from common import Failure, virtual_environment
 from strict import one_line
 
-SECONDS_TO_CONNECT, SECONDS_TO_ANSWER, MOST_ATTEMPTS = 10, 60, 2
+SECONDS_TO_CONNECT, SECONDS_TO_ANSWER, MOST_ATTEMPTS = 10, 20, 2  # ccache waits for 10 s, and compiles then
 MOST_CONNECTIONS = 32
 LARGEST = 512 * 1024 * 1024  # bytes of one object
 ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/([A-Za-z0-9._/-]{0,200}))?")
@@ -81,12 +81,13 @@ class S3(Runs):
             raise Failure(f"CACHE={self.name} cannot be used: {one_line(str(error), 300)}; {remedy(error)}") from error
 
     def get(self, key: str, most: int) -> tuple[bytes, float] | None:
-        """(bytes, when they were stored); None if there are none, or too many."""
+        """(bytes, when they were stored: now, if the server does not say it); None if there are none, or too many."""
         with self.called(ABSENT):
             found = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)
             with contextlib.closing(found["Body"]) as body:
                 data = body.read(most + 1)
-            return (data, found["LastModified"].timestamp()) if len(data) <= most else None
+            since = found["LastModified"].timestamp() if "LastModified" in found else time.time()
+            return (data, since) if len(data) <= most else None
         return None
 
     def has(self, key: str) -> bool:
@@ -115,7 +116,7 @@ class S3(Runs):
         folder = f"{self.prefix}compiles/"
         with self.called():
             found = self.client.list_objects_v2(Bucket=self.bucket, Prefix=folder, MaxKeys=2 * MOST_RUNS)
-        names = (entry["Key"].removeprefix(folder) for entry in found.get("Contents", ()))
+        names = (entry.get("Key", "").removeprefix(folder) for entry in found.get("Contents", ()))
         return sorted(name for name in names if RUN.fullmatch(name))[: 2 * MOST_RUNS]
 
     def texts(self) -> list[str]:
@@ -154,7 +155,8 @@ class S3(Runs):
 
 def code_of(error: Exception) -> str:
     """What an error answer of the server is called; empty if it is another error."""
-    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+    answer = getattr(error, "response", None)  # of a timeout it is None
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def remedy(error: Exception) -> str:
@@ -162,6 +164,8 @@ def remedy(error: Exception) -> str:
         return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or leave CACHE out"
     if code_of(error) in ("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
         return "its credentials must let list, get, put and delete objects below the prefix; correct them, or leave CACHE out"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "name the certificates to trust in AWS_CA_BUNDLE, or leave CACHE out"
     return "correct it, AWS_ENDPOINT_URL or AWS_REGION, or leave CACHE out"
 
 

@@ -10,12 +10,12 @@ BUCKET, KEY_ID, SECRET = "objects", "AKIDEXAMPLE", "hushhush"
 
 
 class FakeS3(http.server.ThreadingHTTPServer):
-    """values: key -> (bytes, when they were stored); asked: (method, key)."""
+    """values: key -> (bytes, when they were stored); asked: (method, key); sparse: leaves out names and times."""
 
     daemon_threads = True
 
     def __init__(self):
-        self.values, self.asked = {}, []
+        self.values, self.asked, self.sparse = {}, [], False
         super().__init__(("127.0.0.1", 0), _Answer)
 
     @property
@@ -54,7 +54,9 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         elif not key:
             prefix = dict(urllib.parse.parse_qsl(url.query)).get("prefix", "")
             found = "".join(
-                f"<Contents><Key>{escape(name)}</Key></Contents>" for name in sorted(values) if name.startswith(prefix)
+                "<Contents/>" if self.server.sparse else f"<Contents><Key>{escape(name)}</Key></Contents>"
+                for name in sorted(values)
+                if name.startswith(prefix)
             )
             self.say(200, f"<ListBucketResult>{found}</ListBucketResult>".encode())
         elif self.command == "PUT":
@@ -68,6 +70,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         elif key not in values:
             self.refuse(404, "NoSuchKey")
         else:
-            self.say(200, values[key][0], Last_Modified=formatdate(values[key][1], usegmt=True))
+            since = {} if self.server.sparse else {"Last_Modified": formatdate(values[key][1], usegmt=True)}
+            self.say(200, values[key][0], **since)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = answer

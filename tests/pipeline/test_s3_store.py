@@ -3,6 +3,8 @@
 import os
 import re
 import socket
+import socketserver
+import threading
 import time
 
 import beside
@@ -18,6 +20,23 @@ KEY, STORED = (
     f"ccache:{DIGEST}".encode(),
     f"team/x/{DIGEST[:2]}/{DIGEST[2:]}",
 )  # ccache's name, and the key in the bucket
+
+
+class Mute(socketserver.ThreadingTCPServer):
+    """Answers each connection with the same bytes, and keeps it open."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, answer):
+        self.answer = answer
+        super().__init__(("127.0.0.1", 0), _Mute)
+
+
+class _Mute(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.recv(10_000)
+        self.request.sendall(self.server.answer)
+        self.request.recv(10_000)
 
 
 @pytest.fixture
@@ -115,6 +134,38 @@ def test_a_bucket_that_cannot_be_used_is_one_line(s3, monkeypatch):
     )
 
 
+def test_a_certificate_that_is_not_trusted_is_told_from_a_wrong_address(s3, monkeypatch):
+    assert s3_store.remedy(OSError("CERTIFICATE_VERIFY_FAILED")).startswith(
+        "name the certificates to trust in AWS_CA_BUNDLE"
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.url.replace("http:", "https:"))
+    with pytest.raises(Failure, match=r"SSL.*; correct it, AWS_ENDPOINT_URL"):
+        object_store.parse("s3://objects").durations()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"no HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nno XML <<",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n",
+    ],
+)
+def test_a_server_that_does_not_answer_as_s3_is_one_line(s3, monkeypatch, answer):
+    monkeypatch.setattr(s3_store, "SECONDS_TO_ANSWER", 0.3)
+    monkeypatch.setattr(s3_store, "MOST_ATTEMPTS", 1)
+    with Mute(answer) as running:
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{running.server_address[1]}")
+        with pytest.raises(
+            Failure, match=r"CACHE=s3://objects cannot be used: .*; correct it, AWS_ENDPOINT_URL"
+        ) as failure:
+            object_store.parse("s3://objects").durations()
+        running.shutdown()
+    assert str(failure.value).isprintable()
+
+
 @pytest.mark.parametrize(
     "wanted",
     ["s3://", "s3://Bucket", "s3://b", "s3://objects/../x", "s3://objects/a//b", "s3://objects/a b", "s3://objects?x=1", "s3://objects:80/x"],
@@ -156,6 +207,14 @@ def test_a_bucket_puts_what_builds_left_together(s3, monkeypatch):
     before = len(s3.asked)
     cache.peaks()
     assert len(s3.asked) == before + 1, "runs never change: what was read of one is not read again"
+
+
+def test_a_server_that_leaves_things_out_is_no_crash(ask, s3):
+    s3.sparse = True
+    ask(b"SET", KEY, b"x")
+    s3.values["team/x/compiles/x.json"] = b"{}", 0.0
+    assert ask(b"GET", KEY) == b"$1\r\nx\r\n"
+    assert ask.relay.server.durations() == {}
 
 
 def test_a_plan_of_a_bucket_holds_for_a_day(s3):
