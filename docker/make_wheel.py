@@ -61,14 +61,6 @@ def cuda_architectures(variant: str, wanted: str) -> dict[str, str]:
         raise Failure(f"CUDA_ARCHS: {error}") from error
 
 
-def check_aten(project: Project, variant: str, machine: str) -> None:
-    """Refuses what cannot be built, before anything is."""
-    if variant == "cuda" and project.table["aten"] == "stable" and machine != "x86_64":
-        raise Failure(
-            f'aten = "stable" in [tool.customops-build] builds CUDA for x86_64 alone, not for {machine}: VARIANT=cpu'
-        )
-
-
 def check_jobs() -> None:
     """A wrong MAX_JOBS fails here, before anything is built."""
     try:
@@ -397,7 +389,6 @@ def read_options(args: argparse.Namespace) -> dict:
     archs = cuda_architectures(args.variant, args.cuda_archs)
     check_jobs()
     project = project_run.load(args.project)
-    check_aten(project, args.variant, machine)
     pairs = project_run.pairs(project, args.pythons, args.torches)
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)

@@ -3,8 +3,6 @@
 import os
 import shutil
 
-import common
-import make_wheel
 import pytest
 import stable_aten
 from project import BadProject, Project
@@ -157,15 +155,6 @@ def test_the_word_means_strict(project):
     assert project('[tool.customops-build]\naten = "torch"\n').policy == "torch-pinned"
     with pytest.raises(BadProject, match=r'aten = "stable" needs no C\+\+ symbol of torch: leave out policy'):
         project('[tool.customops-build]\naten = "stable"\npolicy = "torch-pinned"\n')
-
-
-def test_cuda_for_arm_is_refused_before_anything_is_built(project):
-    found = project('[tool.customops-build]\naten = "stable"\n')
-    with pytest.raises(common.Failure, match="builds CUDA for x86_64 alone, not for aarch64: VARIANT=cpu"):
-        make_wheel.check_aten(found, "cuda", "aarch64")
-    make_wheel.check_aten(found, "cuda", "x86_64")
-    make_wheel.check_aten(found, "cpu", "aarch64")
-    make_wheel.check_aten(project(""), "cuda", "aarch64")
 
 
 @pytest.mark.parametrize("where", [in_container])
