@@ -13,6 +13,7 @@ import counters  # noqa: E402
 import harness  # noqa: E402
 import overhead  # noqa: E402
 import results  # noqa: E402
+import sve as sve_loops  # noqa: E402
 import tables  # noqa: E402
 
 SPIN, OURS = "spin_kernel(long)", "void customops::cuda::(anonymous namespace)::pixels<c10::Half>(int)"
@@ -57,3 +58,21 @@ def test_the_longest_kernel_of_each_call(save):
     table = tables.counters().splitlines()
     assert table[2] == "| first call | `pixels` | 1234 | 0 | 0 | 0 | 0 | wait 2.5, barrier 1.5 |"
     assert table[3].startswith("| second call | `other` | 7 |")
+
+
+def arm(*instructions):
+    """What objdump prints of the loop of relu, after one that computes nothing."""
+    lines = ["0000 <copy(float)>:", "   0:\tnop", "   4:\tb.ne\t0 <copy(float)>"]
+    lines.append("0010 <run_baseline<elements<0, customops::Leaky, float>()>:")
+    body = ["ldr\tq0, [x0]", *instructions, "cbnz\tx1, 14 <run_baseline+0x4>"]
+    lines += [f"  {16 + 4 * number:x}:\t{text}" for number, text in enumerate(["mov\tx1, #8", *body, "ret"])]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_loop_of_an_activation_is_counted():
+    neon, sve = "fmul\tv{0}.4s, v{0}.4s, v9.4s", "fmul\tz{0}.s, z{0}.s, z9.s"
+    for form in (neon, sve):
+        assert sve_loops.loops(arm(*(form.format(number) for number in range(4)))) == {"leaky": 6}
+        assert sve_loops.loops(arm(*(form.format(number) for number in range(3)))) == {}
+    found = sve_loops.rows({way: {"leaky": 8} for way in sve_loops.WAYS})
+    assert found == [{"activation": "leaky", "neon": 2.0, "sve128": 2.0, "sve256": 1.0}]

@@ -248,6 +248,18 @@ def counters() -> str:
     return f"{table(head, lines, right=2)}\n\n{machine(facts)}; `benchmarks/counters.py`."
 
 
+def sve() -> str:
+    facts = results.recorded("sve")
+    ways = ("neon", "sve128", "sve256")
+    names = {"leaky": "`relu`, `lrelu`"}  # one loop
+    lines = [
+        [names.get(row["activation"], f"`{row['activation']}`"), *(f"{row[way]:.1f}" for way in ways)]
+        for row in facts["rows"]
+    ]
+    head = ["instructions for an output", "NEON", "SVE, 128 bits", "SVE, 256 bits"]
+    return f"{table(head, lines)}\n\nLoops of `bias_act` over float32, {facts['compiler']}, {facts['date']}; `benchmarks/sve.py`."
+
+
 def build_times() -> str:
     facts = results.recorded("build")
     lines = [[row["what"], row["device"], f"{row['minutes']:.0f} min"] for row in facts["rows"]]
@@ -416,6 +428,7 @@ BLOCKS = {
     "training": training,
     "overhead": overhead,
     "counters": counters,
+    "sve": sve,
     "build-times": build_times,
     "ports": ports,
     "ports-cuda": ports_cuda,
