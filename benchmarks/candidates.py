@@ -20,7 +20,20 @@ from harness import machine
 
 import customops
 
-FORWARD = ("small", "mma", "planes", "large", "pixels", "direct", "rows", "simple", "sliding", "torch", "cudnn")
+FORWARD = (
+    "small",
+    "mma",
+    "planes",
+    "large",
+    "pixels",
+    "direct",
+    "dense_rows",
+    "rows",
+    "simple",
+    "sliding",
+    "torch",
+    "cudnn",
+)
 WGRAD = ("small", "mma_planes", "mma_pixels", "planes", "pixels", "direct", "large", "rows", "correlation", "sliding")
 VARIABLE = "CUSTOMOPS_FORCE_KERNEL"
 
@@ -41,6 +54,20 @@ def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:
     if problem.layout == "nhwc":
         kernels += [f"planes:{k}" for k in kernels if k not in ("fwd_torch", "fwd_cudnn", "wgrad_torch")]
     return kernels
+
+
+def computes(kernel: str, direction: str, problem: sweep_cases.Problem) -> bool:
+    """Whether that kernel can compute it: tried with one image."""
+    if kernel.startswith("wgrad") != (direction == "wgrad"):
+        return False
+    one = problem._replace(shape=(1, *problem.shape[1:]))
+    try:
+        forced(sweep_timing.ours(direction, one), kernel)(*sweep_timing.inputs(one, "cuda"))
+    except RuntimeError as error:
+        if "forced" not in str(error):
+            raise
+        return False
+    return True
 
 
 def measure(direction: str, problem: sweep_cases.Problem) -> dict[str, float]:
@@ -76,6 +103,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--only", metavar="KERNEL", help="problems that this kernel can compute, and no others")
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
     customops._cuda.load()
@@ -89,6 +117,8 @@ def main() -> None:
                 if time.monotonic() > end:
                     print(f"stopped at problem {index}")
                     return
+                if args.only and not computes(args.only, direction, problem):
+                    continue
                 case = {"case": f"{direction} {problem}", "class": problem.name}
                 try:
                     us = measure(direction, problem)

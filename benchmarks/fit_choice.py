@@ -1,4 +1,5 @@
-"""Writes csrc/cuda/depthwise_conv2d/measured.h: which kernel was fastest where, as a decision tree a direction and layout.
+"""Writes csrc/cuda/depthwise_conv2d/measured.h: which kernel was fastest where, as a decision tree a direction and layout,
+and one for long rows.
 
     python benchmarks/fit_choice.py FILE... [--check]
 
@@ -9,6 +10,7 @@ times: that is how often problems that were not measured are slower than torch. 
 """
 
 import argparse
+import itertools
 import json
 import math
 import subprocess
@@ -23,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "csrc/cuda/depthwise_conv2d/measured.h"
 PEERS = ("cuDNN", "cuDNN, benchmark", "native")
 RULES = "rules"
+ROWS = "fwd_dense_rows"  # what it can compute has a tree of its own, for both directions
+GROUPS = ("rows", *(f"{direction}_{layout}" for direction in sweep_cases.DIRECTIONS for layout in sweep_cases.LAYOUTS))
 SLOW = 0.96  # of torch's speed: what counts as slower than torch, with some room for noise
 PENALTY = 2.0  # for that, beside the logarithm of the time over the least
 PREFERENCE = 0.02  # for the rules of choose.h, where others gain less than this
@@ -54,6 +58,9 @@ FEATURES = {
     "odd_channels": "double(problem.channels % 8 != 0) + double(problem.channels % 4 != 0) + double(problem.channels % 2 != 0)",
 }
 NAMES = list(FEATURES)
+
+# Of torch's that candidates.py does not try on copies, and the kernel of one tap.
+NEVER_TIMED = {"planes:fwd_torch", "planes:fwd_cudnn", "planes:wgrad_torch", "fwd_scale", "planes:fwd_scale"}
 
 PROGRAM = """#include <iostream>
 #include "cuda/depthwise_conv2d/choose.h"
@@ -215,11 +222,9 @@ def code(tree, indent: str = "  ") -> list[str]:
 
 def header(trees: dict, about: str) -> str:
     functions = []
-    for (direction, layout), tree in trees.items():
+    for name, tree in trees.items():
         body = "\n".join(code(tree))
-        functions.append(
-            f"inline std::optional<Measured> measured_{direction}_{layout}(const Problem& problem) {{\n{body}\n}}\n"
-        )
+        functions.append(f"inline std::optional<Measured> measured_{name}(const Problem& problem) {{\n{body}\n}}\n")
     return HEAD.replace("ABOUT", about) + "\n".join(functions) + "\n}  // namespace customops::cuda::depthwise\n"
 
 
@@ -236,10 +241,31 @@ namespace customops::cuda::depthwise {
 struct Measured {
   Kernel kernel;
   bool copies_to_planes;
-  const char* reason = "measured to be the fastest for sizes like these, on an H200";
+  const char* reason = "measured to be the fastest for sizes like these, on an H100 or H200";
 };
 
 """
+
+
+def known(file: Path) -> tuple[list[dict], list, list]:
+    """(rows, cases, what describe says) of one file: those for which all kernels were tried that can compute them today."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()[1:]]
+    cases = [sweep_cases.parse(row["case"]) for row in rows]
+    tried = {name for row in rows for name in row["us"]}
+    found = zip(rows, cases, describe(cases), strict=True)
+    return tuple(map(list, zip(*(one for one in found if not set(one[2][0]) - tried - NEVER_TIMED), strict=True)))
+
+
+def group(direction: str, problem: sweep_cases.Problem, kernels: list[str]) -> str | None:
+    """The tree that choose.h asks about a problem, if any."""
+    pixels = problem.layout == "nhwc" and problem.shape[1] > 1
+    if direction != "wgrad" and problem.kernel == (1, 1):  # fwd_scale
+        return None
+    if pixels and problem.kernel == (7, 7) and problem.stride == (2, 2):  # is_7x7_stride_2_pixels
+        return None
+    if ROWS in kernels:
+        return "rows"
+    return f"{direction}_{'nhwc' if pixels else 'nchw'}"
 
 
 def main() -> None:
@@ -247,23 +273,16 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    rows = [json.loads(line) for file in args.files for line in file.read_text().splitlines()[1:]]
-    cases = [sweep_cases.parse(row["case"]) for row in rows]
-    described = describe(cases)
+    files = [known(file) for file in args.files]
+    rows, cases, described = (list(itertools.chain.from_iterable(parts)) for parts in zip(*files, strict=True))
+    groups = [group(*case, kernels) for case, (kernels, _) in zip(cases, described, strict=True)]
     trees = {}
-    for direction in sweep_cases.DIRECTIONS:
-        for layout in sweep_cases.LAYOUTS:
-            chosen = [
-                i
-                for i, (d, p) in enumerate(cases)
-                if d == direction
-                and (p.layout == "nhwc" and p.shape[1] > 1) == (layout == "nhwc")
-                and (d == "wgrad" or p.kernel != (1, 1))  # one tap: fwd_scale, without a tree
-            ]
-            table = Table([rows[i] for i in chosen], [described[i] for i in chosen])
-            tree = trees[direction, layout] = grow(table, np.arange(len(chosen)))
-            if args.check:
-                check(table, f"{direction} {layout}", tree)
+    for name in GROUPS:
+        chosen = [i for i, group in enumerate(groups) if group == name]
+        table = Table([rows[i] for i in chosen], [described[i] for i in chosen])
+        tree = trees[name] = grow(table, np.arange(len(chosen)))
+        if args.check:
+            check(table, name, tree)
     facts = [json.loads(file.read_text().splitlines()[0]) for file in args.files]
     machines = sorted({f"{fact['device']} with torch {fact['torch']}" for fact in facts})
     TARGET.write_text(header(trees, f"{len(rows)} problems, each in one direction, on {', '.join(machines)}"))

@@ -198,6 +198,19 @@ def test_large_batches(size, stride, dtype, device):
             )
 
 
+@pytest.mark.parametrize("width", [70, 128, 251, 264, 1447])
+@pytest.mark.parametrize(
+    ("taps", "height", "stride", "padding"),
+    [(2, 1, 1, (0, 1)), (4, 1, 1, (0, 3)), (15, 5, (2, 1), (2, 7)), (31, 1, 1, (0, 15)), (64, 3, 1, (0, 63))],
+)
+def test_long_rows(taps, height, stride, padding, width, device):
+    """A warp of the CUDA kernel goes on from one row to the next, aligned or not; some rows are outside of the image."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = image((140_000 // (7 * height * width) + 1, 7, height, width), dtype, device, torch.contiguous_format)
+        weight, bias = (randn(7, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
+        assert_all(x, weight, bias, stride, padding)
+
+
 @pytest.mark.parametrize("width", [255, 256, 320, 384, 512, 1024])
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_wide_images_at_stride_2(kernel, width, device):

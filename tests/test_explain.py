@@ -35,10 +35,11 @@ TABLE = [
     ("fwd", "H200", "float64", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "fwd_small"),
     ("fwd", "H200", "float32", "nchw", (2, 64, 7, 7), (13, 13), 1, 6, 1, "fwd_torch"),
-    ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
-    ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_rows"),  # the same memory
-    ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 2), 1, "fwd_cudnn"),  # cuDNN's
-    ("dgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_dense_rows"),
+    ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_dense_rows"),  # the same memory
+    ("dgrad", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_dense_rows"),
+    ("fwd", "H200", "float16", "nchw", (1, 768, 1, 128), (1, 4), 1, (0, 2), 1, "fwd_cudnn"),  # cuDNN's
+    ("fwd", "H200", "float64", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_sliding"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),
@@ -62,7 +63,7 @@ TABLE = [
     ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
-    ("wgrad", "H200", "float32", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
+    ("wgrad", "H200", "float32", "nchw", (2, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
     ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_planes"),  # torch rounds its sums
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
     ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),

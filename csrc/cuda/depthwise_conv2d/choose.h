@@ -41,6 +41,8 @@ inline Choice choose_forward_planes(const Problem& problem, const Gpu& gpu) {
              mostly_inside = problem.y.taps <= 3 * problem.y.in;
   if (fwd_small_takes(problem) && two_dimensional && outputs(problem) >= 1 << 19)
     return {Kernel::kFwdSmall, false, "many images up to 8 pixels wide at stride 1"};
+  if (fwd_dense_rows_takes(problem) && problem.x.out >= 256 && problem.x.taps <= 32)
+    return {Kernel::kFwdDenseRows, false, "a kernel one tap high over long rows at stride 1"};
   if (fwd_mma_takes(problem, gpu) && two_dimensional && mostly_inside)
     return {Kernel::kFwdMma, false, "16-bit at stride 1: tensor cores"};
   if (fwd_planes_takes(problem, gpu) && tiles_pay_for_stride_2(problem))
@@ -143,7 +145,8 @@ inline Choice choose(const std::optional<Measured>& measured, Choice (*by_rule)(
 // Forward and dgrad: the problem says which by its axes.
 inline Choice choose_forward(const Problem& problem, const Gpu& gpu) {
   if (fwd_scale_takes(problem)) return {Kernel::kFwdScale, false, "one tap: pixels times a weight"};
-  const auto measured = problem.flipped
+  const auto measured = fwd_dense_rows_takes(problem) ? measured_rows(problem)
+                        : problem.flipped
                             ? (problem.channels_last ? measured_dgrad_nhwc(problem) : measured_dgrad_nchw(problem))
                             : (problem.channels_last ? measured_fwd_nhwc(problem) : measured_fwd_nchw(problem));
   return choose(measured, choose_forward_by_rule, problem, gpu);
