@@ -88,13 +88,13 @@ def _seed(address, method, seed):
     return 0 if method == "manual_seed" else _signed(found)
 
 
-def _philox(address, device, increment):
+def _philox(generator, device, increment):
     """(seed, offset) for a kernel whose threads draw up to `increment` numbers each, and the generator is ahead by these."""
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             "aten_stable: a CUDA graph cannot capture philox_cuda_state: it would replay the same numbers"
         )
-    generator = _generator(address) or torch.cuda.default_generators[device]
+    generator = generator or torch.cuda.default_generators[device]
     offset = generator.get_offset()
     generator.set_offset(offset + (increment + 3) // 4 * 4)  # curand takes four at a time
     return _signed(generator.initial_seed()), offset
@@ -183,7 +183,9 @@ _OWN = {
     "enter(str kind, str key) -> ()": _enter,
     "deterministic(str caller) -> bool": _deterministic,
     "seed(int generator, str method, int seed) -> int": _seed,
-    "philox(int generator, int device, int increment) -> (int, int)": _philox,
+    "philox(int generator, int device, int increment) -> (int, int)": lambda address, device, increment: _philox(
+        _generator(address), device, increment
+    ),
     "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
 
@@ -363,18 +365,22 @@ def _open(path):
     is_quick = bool(library.aten_stable_python(torch.Tensor, torch.nn.Parameter, torch.Generator, *settings))
     if is_quick and hasattr(library, "aten_stable_function"):
         _quick_function(library)
+    if is_quick and hasattr(library, "aten_stable_philox"):
+        library.aten_stable_philox.argtypes = [thing]
+        library.aten_stable_philox(_philox)
     return library, is_quick
 
 
 def _quick_function(library):
     """Gives the library a torch.autograd.Function whose forward and backward are its own builtins; see autograd.h."""
     library.aten_stable_function.restype = ctypes.py_object
-    library.aten_stable_apply.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_int64]
+    library.aten_stable_apply.argtypes = [*[ctypes.py_object] * 4, ctypes.c_int64]
     forward, backward = library.aten_stable_function()
     members = {"forward": forward, "backward": backward, "__module__": __name__}
     function = type("Function", (torch.autograd.Function,), members)
     apply = super(torch.autograd.Function, function).apply
-    library.aten_stable_apply(apply, torch._C._are_functorch_transforms_active, _is_plain_context())
+    asked = torch._C._are_functorch_transforms_active, torch._C._len_torch_function_stack, torch.autograd.forward_ad
+    library.aten_stable_apply(apply, *asked, _is_plain_context())
 
 
 def _is_plain_context():

@@ -441,7 +441,7 @@ def test_generators_are_not_kept(draws):
         assert sys.getrefcount(own) == before
 
 
-def test_seeds_for_cuda_kernels(draws):
+def test_seeds_for_cuda_kernels(draws, monkeypatch):
     """Without a GPU: the arithmetic, on a generator of Python that has an offset as CUDA's has."""
 
     class Fake:
@@ -457,8 +457,14 @@ def test_seeds_for_cuda_kernels(draws):
             self.offset = offset
 
     generator = Fake()
-    assert draws[1]._philox(id(generator), 0, 5) == (-2, 8)
-    assert draws[1]._philox(id(generator), 0, 4) == (-2, 16)
+    operator = getattr(torch.ops, draws[1]._NAMESPACE).philox
+    assert draws[1]._philox(generator, 0, 5) == (-2, 8)
+    assert operator(id(generator), 0, 4) == (-2, 16)
+    assert generator.offset == 20
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="a CUDA graph cannot capture"):
+        draws[1]._philox(generator, 0, 4)
     assert generator.offset == 20
 
 
@@ -526,6 +532,48 @@ def test_functions_without_gradients(functions, tensor):
     with torch.no_grad():
         assert not functions[1].power(x.requires_grad_()).requires_grad
     assert [module.grad_mode(x) for module in functions] == [False, False]
+
+
+@pytest.mark.parametrize("what", range(6))  # see Given of functions.cpp
+@pytest.mark.parametrize(("grad", "enabled"), [(False, True), (True, False), (True, True)])
+def test_functions_give_what_autograd_makes_of_it(functions, what, grad, enabled):
+    """Where nothing is recorded, too, an input comes back as a view, a view stays one, and a change is counted."""
+    found = []
+    for module in functions:
+        x = torch.ones(2, 3, requires_grad=grad) * 1
+        with torch.set_grad_enabled(enabled):
+            y = outcome(module.given, x, what)
+        if isinstance(y, torch.Tensor):
+            facts = y is x, y.requires_grad, y.is_leaf, y._base is x, y._version, x._version, y.grad_fn is None
+            # Of a view that a Function has made torch says what it is, and forbids to write a recorded value into it.
+            change = outcome(lambda: y.add_(torch.ones(y.shape, requires_grad=True)) is y)  # noqa: B023, called here
+            y = facts, y.detach(), re.sub(r"Output 0 of .*? is", "", str(change))
+        found.append(y)
+    assert_same(*found)
+
+
+def test_functions_ask_nothing_where_somebody_watches(functions):
+    seen = []
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    x = torch.ones(3)
+    for module in functions:
+        with Watch():
+            y = module.power(x, 2)
+        assert torch.equal(y, x)
+    assert seen == []
+
+
+def test_functions_have_no_forward_mode(functions):
+    with torch.autograd.forward_ad.dual_level():
+        x = torch.autograd.forward_ad.make_dual(torch.ones(3), torch.ones(3))
+        for module in functions:
+            with pytest.raises(RuntimeError, match="jvp"):
+                module.power(x, 2)
 
 
 @pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)])
@@ -786,7 +834,7 @@ def test_scan_tells_the_three_apart():
     assert {kind for kind, _ in found.values()} == {"covered", "dispatcher"}
     text = (
         "#include <ATen/TensorIterator.h>\n// at::stft\nauto y = torch::stft(x, 3) + x.relu();\nAT_PRIVATE_THING(x);\n"
-        "py::dict all; c10::str(x);\n"
+        "py::dict all; c10::str(x); throw py::key_error();\n"
     )
     assert [(line, what, kind) for line, what, kind, _ in uses(text)] == [
         (1, "<ATen/TensorIterator.h>", "uncovered"),
@@ -795,5 +843,6 @@ def test_scan_tells_the_three_apart():
         (4, "AT_PRIVATE_THING", "uncovered"),
         (5, "py::dict", "uncovered"),
         (5, "c10::str", "covered"),
+        (5, "py::key_error", "uncovered"),
     ]
     assert header("torch/extension.h") == ("covered", "")

@@ -107,7 +107,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     List (*backward)(torch::autograd::AutogradContext*, List) = nullptr;
     std::vector<bool> is_tensor;  // argument by argument; a list of tensors counts as so many
     std::exception_ptr error;
-    bool grad_enabled = true;  // where apply() was called
+    std::optional<List> outputs;  // of a forward that has run before Python's class has a context for it
+    bool grad_enabled = true;     // where apply() was called
     std::mutex mutex;
 
     static std::atomic<int64_t>& alive() {
@@ -151,6 +152,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     }
 
     Object* forward_for(Object* ctx, Object* capsule, Size tensors);
+    Owned forward_unrecorded(Object* arguments);
 
     Maybe run_backward(const Maybe& gradients, const Maybe& saved, std::vector<bool> needs) {
       return maybe(run_backward(tensors(gradients), tensors(saved), &needs));
@@ -262,6 +264,9 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   struct Names {
 #define X(name) Object* name = python.PyUnicode_InternFromString(#name)
     X(node);
+    X(requires_grad);
+    X(_base);
+    X(_current_level);
     X(needs_input_grad);
     X(saved_tensors);
     X(save_for_backward);
@@ -299,7 +304,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     const Owned needs = attribute(ctx, names().needs_input_grad);  // of the capsule, then of the tensors
     for (Size i = 1; i <= tensors; ++i)
       context.needs_.push_back(grad_enabled && python.PyObject_IsTrue(python.PyTuple_GetItem(needs.get(), i)) == 1);
-    const List outputs = forward();
+    const List results = outputs ? *std::exchange(outputs, std::nullopt) : forward();
     set_attribute(ctx, names().node, capsule);
     tell(ctx, names().save_for_backward, names().to_save, context.saved_);
     tell(ctx, names().mark_dirty, names().dirty_tensors, context.dirty_);
@@ -307,7 +312,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     if (!context.materialize_)
       checked(call_with(attribute(ctx, names().set_materialize_grads).get(), python._Py_FalseStruct));
     context.saved_.clear(), context.dirty_.clear(), context.constant_.clear();  // torch keeps them
-    return checked(tuple_of(outputs)).release();
+    return checked(tuple_of(results)).release();
   }
   // (ctx, node, *tensors); torch has disabled gradients.
   inline Object* forward_builtin(Object*, Arguments arguments, Size count, Object*) {
@@ -341,23 +346,70 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       return nullptr;
     }
   }
+  inline bool is_false(Object* object, Object* name) { return attribute(object, name).get() == python._Py_FalseStruct; }
+  // Has autograd nothing to record for a call with these tensors (after a first item), forward mode included? Where
+  // somebody watches what is asked of tensors, nothing is asked.
+  inline bool is_unrecorded(Object* arguments, bool grad_enabled) {
+    const auto integer = [](const Owned& object) { return python.PyLong_AsLongLong(object.get()); };
+    if (integer(checked(python.PyObject_CallFunctionObjArgs(python.modes, nullptr))) != 0) return false;
+    for (Size i = 1, n = python.PyTuple_Size(arguments); i < n; ++i) {
+      Object* tensor = python.PyTuple_GetItem(arguments, i);
+      if (!is_exactly(tensor, {python.tensor, python.parameter})) return false;
+      if (grad_enabled && !is_false(tensor, names().requires_grad)) return false;
+    }
+    return integer(attribute(python.forward_ad, names()._current_level)) == -1;
+  }
+  // Is what such a call's forward gives, a tuple, the call's result as it is? A tensor is, if it is new and no view.
+  inline bool are_new(Object* outputs, Object* arguments) {
+    const Size count = python.PyTuple_Size(arguments);
+    for (Size i = 0, n = python.PyTuple_Size(outputs); i < n; ++i) {
+      Object* tensor = python.PyTuple_GetItem(outputs, i);
+      if (is_none(tensor)) continue;
+      for (Size j = 1; j < count; ++j)
+        if (tensor == python.PyTuple_GetItem(arguments, j)) return false;
+      if (!is_exactly(tensor, {python.tensor}) || !is_false(tensor, names().requires_grad) ||
+          !is_none(attribute(tensor, names()._base).get()))
+        return false;
+    }
+    return true;
+  }
+  // Forward alone; the outputs, unless Python's class has to look at them.
+  inline Owned Node::forward_unrecorded(Object* arguments) {
+    const at::NoGradGuard guard;
+    context.needs_.assign(static_cast<size_t>(python.PyTuple_Size(arguments)) - 1, false);
+    outputs = forward();
+    Owned tuple = checked(tuple_of(*outputs));
+    return context.dirty_.empty() && are_new(tuple.get(), arguments) ? std::move(tuple) : Owned();
+  }
+  inline Owned call_apply(const std::shared_ptr<Node>& node, Object* arguments) {
+    const auto forget = [](Object* capsule) { delete &node_of(capsule); };
+    const Owned capsule = checked(python.PyCapsule_New(new std::shared_ptr<Node>(node), nullptr, forget));
+    python.PyTuple_SetItem(arguments, 0, shared(capsule.get()));
+    Owned outputs(python.PyObject_Call(python.apply, arguments, nullptr));
+    if (!outputs && node->error) {
+      python.PyErr_Clear();
+      std::rethrow_exception(std::exchange(node->error, nullptr));
+    }
+    return checked(outputs.release());
+  }
   inline Node::List apply_in_python(const std::shared_ptr<Node>& node, const Node::List& inputs) {
     const WithLock lock;
     if (checked(python.PyObject_CallFunctionObjArgs(python.transforms, nullptr)).get() == python._Py_TrueStruct)
       throw std::runtime_error(
           "cannot use C++ torch::autograd::Function with functorch transforms (vmap, grad, vjp, etc)");
-    const auto forget = [](Object* capsule) { delete &node_of(capsule); };
-    const Owned capsule = checked(python.PyCapsule_New(new std::shared_ptr<Node>(node), nullptr, forget));
     const Owned arguments = checked(tuple_of(inputs, 1));
-    python.PyTuple_SetItem(arguments.get(), 0, shared(capsule.get()));
-    Owned outputs(python.PyObject_Call(python.apply, arguments.get(), nullptr));
-    node->forward = nullptr;
-    if (!outputs && node->error) {
-      python.PyErr_Clear();
-      std::rethrow_exception(std::exchange(node->error, nullptr));
+    Owned outputs;
+    if (is_unrecorded(arguments.get(), node->grad_enabled)) {
+      outputs = node->forward_unrecorded(arguments.get());
+      if (!outputs) {
+        const at::NoGradGuard guard;  // as it was decided before forward ran
+        outputs = call_apply(node, arguments.get());
+      }
+    } else {
+      outputs = call_apply(node, arguments.get());
     }
-    if (!outputs) throw PythonError::take();
-    Node::List all = list_of(outputs.get());
+    node->forward = nullptr;
+    Node::List all = node->outputs ? *std::exchange(node->outputs, std::nullopt) : list_of(outputs.get());
     if (AtHand* known = AtHand::innermost()) known->keep(std::move(outputs));
     return all;
   }
@@ -380,12 +432,14 @@ __attribute__((visibility("default"), used)) inline void* aten_stable_function()
   python.PyTuple_SetItem(both.get(), 1, builtin("backward", "", &backward_builtin, nullptr, nullptr));
   return both.release();
 }
-// transforms: are there any of functorch's? plain_context: as struct Python has it.
-__attribute__((visibility("default"), used)) inline void aten_stable_apply(void* apply, void* transforms,
-                                                                           int64_t plain_context) {
+// transforms: are there any of functorch's? modes: how many of torch's function modes are active? forward_ad: the
+// module; plain_context: as struct Python has it.
+__attribute__((visibility("default"), used)) inline void aten_stable_apply(void* apply, void* transforms, void* modes,
+                                                                           void* forward_ad, int64_t plain_context) {
   using namespace aten_stable;
-  python.apply = shared(static_cast<Object*>(apply));
-  python.transforms = shared(static_cast<Object*>(transforms));
+  Object** const targets[] = {&python.apply, &python.transforms, &python.modes, &python.forward_ad};
+  void* const given[] = {apply, transforms, modes, forward_ad};
+  for (size_t i = 0; i < std::size(given); ++i) *targets[i] = shared(static_cast<Object*>(given[i]));
   python.plain_context = plain_context != 0;
 }
 }

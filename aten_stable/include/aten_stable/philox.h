@@ -1,5 +1,6 @@
 // at::CUDAGeneratorImpl, as far as kernels that draw need it: a seed and an offset for curand's Philox, and the
-// generator ahead by what they draw. Python is asked for them (_face.py), so that they are those of torch.manual_seed.
+// generator ahead by what they draw. Python is asked for them (_face.py), so that they are those of torch.manual_seed:
+// the quick way by a call of its function, otherwise by an operator.
 #pragma once
 
 #include <mutex>
@@ -7,6 +8,31 @@
 
 #include "cuda.h"
 #include "factories.h"
+#include "python.h"
+
+namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
+
+  using Drawn = std::tuple<int64_t, int64_t>;  // seed, offset
+  inline Drawn draw(int64_t generator, int64_t device, int64_t increment) {
+    if (python.philox == nullptr) return BRIDGE(TENSORS(int64_t, int64_t), "philox", generator, device, increment);
+    const WithLock lock;
+    const Owned on(python.PyLong_FromLongLong(device)), by(python.PyLong_FromLongLong(increment));
+    const Owned both(python.PyObject_CallFunctionObjArgs(
+        python.philox, generator != 0 ? reinterpret_cast<Object*>(generator) : python._Py_NoneStruct, on.get(),
+        by.get(), static_cast<Object*>(nullptr)));
+    if (!both) throw PythonError::take();
+    const auto number = [&](Size i) { return python.PyLong_AsLongLong(python.PyTuple_GetItem(both.get(), i)); };
+    return {number(0), number(1)};
+  }
+
+  }  // namespace ATEN_STABLE_VERSION
+}  // namespace aten_stable
+
+// For the module in front of the library: the function of its that draws.
+extern "C" __attribute__((visibility("default"), used)) inline void aten_stable_philox(void* function) {
+  ::aten_stable::python.philox = ::aten_stable::shared(static_cast<::aten_stable::Object*>(function));
+}
 
 namespace at {
 inline namespace ATEN_STABLE_VERSION {
@@ -20,9 +46,9 @@ class CUDAGeneratorImpl {
   explicit CUDAGeneratorImpl(Generator generator) : generator_(std::move(generator)) {}
   // Each thread draws up to `increment` numbers. A CUDA graph cannot capture it.
   PhiloxCudaState philox_cuda_state(uint64_t increment) const {
-    const int64_t device = generator_.device_index() == -1 ? c10::cuda::current_device() : generator_.device_index();
-    const auto [seed, offset] =
-        BRIDGE(TENSORS(int64_t, int64_t), "philox", generator_.address(), device, static_cast<int64_t>(increment));
+    const bool is_ours = generator_.address() == 0 && generator_.device_index() == -1;  // a given one knows its device
+    const int64_t device = is_ours ? c10::cuda::current_device() : generator_.device_index();
+    const auto [seed, offset] = ::aten_stable::draw(generator_.address(), device, static_cast<int64_t>(increment));
     return {static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
   }
   std::pair<uint64_t, uint64_t> philox_engine_inputs(uint64_t increment) const {

@@ -84,7 +84,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 #undef X
     // What the module in front of the library gives: two classes, and functions of torch's.
     Object *tensor = nullptr, *parameter = nullptr, *generator = nullptr, *unwrap = nullptr, *wrap = nullptr,
-           *apply = nullptr, *transforms = nullptr;
+           *apply = nullptr, *transforms = nullptr, *modes = nullptr, *forward_ad = nullptr, *philox = nullptr;
     // Do the methods of a Function's context set one attribute each, as in torch 2.10 to 2.15?
     bool plain_context = false;
     // Where torch keeps the C++ Tensor in Python's, found by comparing; 0: ask torch, which is slower.

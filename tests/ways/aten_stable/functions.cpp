@@ -66,11 +66,32 @@ struct Wrong : public Function<Wrong> {
   }
 };
 
+// What forward may return beside a new tensor: its input (0), a view of it (1), a leaf that requires a gradient (2),
+// one that another variable is (3); 4: the input, changed.
+struct Given : public Function<Given> {
+  static Variable forward(AutogradContext* ctx, Variable x, int64_t what) {
+    static const Variable kept = at::ones({2, 3});
+    ctx->save_for_backward({x});
+    if (what == 0) return x;
+    if (what == 1) return x.select(0, 0);
+    if (what == 2) return at::ones({2}).requires_grad_();
+    if (what == 3) return kept;
+    ctx->mark_dirty({x});
+    x.add_(1);
+    return what == 4 ? x : x.clone();
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto x = ctx->get_saved_variables()[0];
+    return {grads[0].sum().expand_as(x), Variable()};
+  }
+};
+
 at::Tensor power(const at::Tensor& x, int64_t n, double scale) { return Power::apply(x, n, scale); }
 std::vector<at::Tensor> row_max(const at::Tensor& x, std::optional<at::Tensor> shift) {
   return RowMax::apply(x, shift);
 }
 at::Tensor double_(at::Tensor x) { return Double_::apply(x); }
+at::Tensor given(at::Tensor x, int64_t what) { return Given::apply(x, what); }
 at::Tensor wrong(at::Tensor x) { return Wrong::apply(x, 1); }
 bool grad_mode(const at::Tensor& x) {
   at::NoGradGuard guard;
@@ -125,6 +146,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("power", &power, py::arg("x"), py::arg("n") = 3, py::arg("scale") = 1.0);
   m.def("row_max", &row_max, py::arg("x"), py::arg("shift") = py::none());
   m.def("double_", &double_);
+  m.def("given", &given);
   m.def("wrong", &wrong);
   m.def("grad_mode", &grad_mode);
   m.def("slope", &slope, py::call_guard<py::gil_scoped_release>());
