@@ -48,6 +48,8 @@ def uncovered() -> dict[str, str]:
     entries = re.findall(r'ATEN_STABLE_UNCOVERED(?:_FUNCTION)?\((\w+),\s*"([^"]+)"\)', headers())
     entries += re.findall(r'ATEN_STABLE_NO\(\s*"(?:\w+::)*(\w+) is not covered: ((?:[^"]|"\s*")+)"\)', headers())
     entries += re.findall(r'"aten_stable: (?:\w+::)*(\w+) is not covered: ((?:[^"]|"\s*")+)"', headers())
+    thrown = re.search(r'#define ATEN_STABLE_NO_ERROR\(name\).*? is not covered: ([^"]+)"', headers(), re.DOTALL)[1]
+    entries += [(name, thrown) for name in re.findall(r"\bATEN_STABLE_NO_ERROR\((\w+)\);", headers())]
     return {name: re.sub(r'"\s*"', "", instead) for name, instead in entries}
 
 

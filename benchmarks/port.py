@@ -107,6 +107,14 @@ def microseconds(calls: dict) -> dict[str, float]:
     return {name: round(statistics.median(values), 2) for name, values in times.items()}
 
 
+def report(facts: dict, path: Path | None) -> None:
+    """Prints them as JSON, and writes them to the file, if one is named."""
+    text = json.dumps(facts, indent=1)
+    print(text)
+    if path:
+        path.write_text(text + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
@@ -130,10 +138,7 @@ def main() -> None:
     facts = {"about": "benchmarks/port.py: softclip on 4 numbers, compiled in several ways", "date": datetime.date.today().isoformat(),
              "device": model[1], "threads": 1, "torch": torch.__version__, "python": sys.version.split()[0],
              "compiler": f"g++ {compiler}", "rows": list(rows.values())}  # fmt: skip
-    text = json.dumps(facts, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    report(facts, given.json)
 
 
 if __name__ == "__main__":

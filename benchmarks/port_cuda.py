@@ -11,7 +11,6 @@ import concurrent.futures
 import datetime
 import functools
 import importlib.util
-import json
 import os
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
+from port import report
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,10 +112,7 @@ def main() -> None:
         rows = [measure(name, {way: modules[name, way] for way in ways}) for name in OPS]
     facts = {"about": "benchmarks/port_cuda.py: the same sources against ATen and aten_stable", "date": datetime.date.today().isoformat(),
              "device": torch.cuda.get_device_name(), "torch": torch.__version__, "elements": LARGE * LARGE, "rows": rows}  # fmt: skip
-    text = json.dumps(facts, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    report(facts, given.json)
 
 
 if __name__ == "__main__":

@@ -121,20 +121,14 @@ X(object); X(handle); X(dict); X(list); X(tuple); X(bytes); X(str); X(function);
 #undef X
 template <class T, int flags = 0>
 class ATEN_STABLE_NO("py::array_t is not covered: take a Tensor: torch.from_numpy shares its memory") array_t;
-class ATEN_STABLE_NO("py::type_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
-    type_error;
+#define ATEN_STABLE_NO_ERROR(name) \
+  class ATEN_STABLE_NO("py::" #name " is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK") name
+// clang-format off
+ATEN_STABLE_NO_ERROR(type_error); ATEN_STABLE_NO_ERROR(key_error); ATEN_STABLE_NO_ERROR(attribute_error);
+ATEN_STABLE_NO_ERROR(import_error); ATEN_STABLE_NO_ERROR(stop_iteration); ATEN_STABLE_NO_ERROR(cast_error);
+// clang-format on
 class ATEN_STABLE_NO(
-    "py::key_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK") key_error;
-class ATEN_STABLE_NO("py::attribute_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
-    attribute_error;
-class ATEN_STABLE_NO("py::import_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
-    import_error;
-class ATEN_STABLE_NO("py::stop_iteration is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
-    stop_iteration;
-class ATEN_STABLE_NO("py::cast_error is not covered: throw py::value_error, py::index_error, or use TORCH_CHECK")
-    cast_error;
-class ATEN_STABLE_NO(
-    "py::"
+    "py::"  // not one text: x.options() is another, and scan.py has names alone
     "options is not covered: leave it out: a docstring begins with the schema") options;
 
 class module_ {
