@@ -255,10 +255,11 @@ def virtual_environment(name: str) -> Path:
     import children  # not at the top: these import this module
     import fetch
     import interpreters
+    import native
 
     python = interpreters.for_set(name)  # before any download
     fetch.fetch_set(name)
-    lock = LOCKS / f"requirements-{name}.txt"
+    lock = native.here(LOCKS / f"requirements-{name}.txt")
     folder = (CACHE / "venv").resolve() / name  # its programs name this path: a link to it may go away before they do
     stamp = folder / "made-from"
     expected = f"{sha256_of(lock)} {Path(python).resolve()} {folder}"

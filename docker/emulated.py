@@ -25,6 +25,7 @@ import cpu_library
 import emulated_torch
 import fetch
 import interpreters
+import native
 import project_run
 import rootfs
 from common import (
@@ -269,6 +270,7 @@ def main() -> None:
     parser.add_argument("--one-in", type=int, default=1, metavar="N", help="of the op tests, every N-th alone")
     parser.add_argument("--torches", default="", help="instead of the one of docker/locks/aarch64")
     args = parser.parse_args()
+    native.check_emulation()
     torch = prepared() / "site/torch"
     began = time.monotonic()
     library = library_of(args.wheel) if args.wheel else cross_compiled(torch, args.quick)

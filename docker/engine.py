@@ -4,6 +4,7 @@ import argparse
 import shutil
 import subprocess
 
+import native
 from common import Failure, main_guard
 
 ENGINES = ("auto", "docker", "podman", "host")
@@ -32,8 +33,11 @@ def choose(requested: str) -> tuple[str, str]:
     """(engine, reason). `auto` takes docker, then podman, then the host; a named engine that does not work is an error."""
     if requested not in ENGINES:
         raise Failure(f"ENGINE must be one of {', '.join(ENGINES)}, got {requested!r}")
+    native.check_engine(requested)
     if requested == "host":
         return "host", "asked for"
+    if native.is_arm():
+        return "host", f"this machine is {native.ARM}"
     reasons = []
     for engine in ("docker", "podman") if requested == "auto" else (requested,):
         reason = why_not(engine)

@@ -27,6 +27,7 @@ from pathlib import Path
 import bundle
 import children
 import interpreters
+import native
 from common import (
     CACHE,
     LOCKS,
@@ -243,7 +244,7 @@ def missing_wheels(entries: list[Locked], folder: Path, tag: str) -> list[Locked
 
 
 def fetch_wheels(
-    lock: Path, folder: Path, python: str = "3.11", machine: str = "x86_64", whose: str = "the pipeline"
+    lock: Path, folder: Path, python: str = "3.11", machine: str = native.machine(), whose: str = "the pipeline"
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = read_requirements(lock)
@@ -305,12 +306,13 @@ def fetch_debian_set(*names: str, locks: Path = LOCKS) -> None:
 def fetch_set(*names: str, locks: Path = LOCKS) -> None:
     """The wheels of some requirement sets: ``fetch_set("build", "test")``."""
     for name in names:
-        fetch_wheels(locks / f"requirements-{name}.txt", CACHE / "wheels")
+        fetch_wheels(native.here(locks / f"requirements-{name}.txt"), CACHE / "wheels")
 
 
 def check_machine(machine: str) -> None:
     import images  # not at the top: it imports this module
 
+    native.check_inputs()
     images.check_choices("cpu", "debian", machine or images.OWN)
 
 

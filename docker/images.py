@@ -5,7 +5,6 @@ For another machine (ARCH=aarch64) the build image gets a cross compiler: docker
 
 import argparse
 import hashlib
-import platform
 import re
 import shutil
 import subprocess
@@ -15,13 +14,14 @@ from pathlib import Path
 import children
 import engine as engines
 import fetch
+import native
 import rootfs
 from common import CACHE, ROOT, Failure, main_guard, sha256_of
 
 BASES = ("debian", "manylinux")
 VARIANTS = ("cpu", "cuda")
-OWN, ACROSS = "x86_64", "aarch64"
-MACHINES = (OWN, ACROSS)
+OWN, ACROSS = native.machine(), native.ARM
+MACHINES = (native.X86, native.ARM)
 CUDA_SETS = ("cuda12", "cuda13", "cudart12")  # requirements-*.txt that docker/image/install-cuda.sh reads
 # manylinux_2_28_x86_64:2026.10.26-1, PyPA's own image; the digest is the pin.
 MANYLINUX = "quay.io/pypa/manylinux_2_28_x86_64@sha256:e0adf18521ad35192df733a6c62d35df7801957d24e0470238aacecfab2188a3"
@@ -31,13 +31,9 @@ GIGABYTES_NEEDED = 6
 
 def check_choices(variant: str, base: str, machine: str = OWN) -> None:
     """Refuses a wrong VARIANT, BASE or ARCH before anything is downloaded."""
-    if platform.machine() != OWN:
-        raise Failure(
-            f"this machine is {platform.machine()}, and the locks are for x86-64: build there, for ARM with ARCH={ACROSS}; "
-            "csrc/ compiles here with CMake: docs/aarch64.md"
-        )
     if machine not in MACHINES:
         raise Failure(f"ARCH must be one of {', '.join(MACHINES)}, got {machine!r}")
+    native.check_choices(variant, machine)
     if machine == ACROSS and base != "debian":
         raise Failure(f"ARCH={ACROSS} needs BASE=debian, got BASE={base}: docs/aarch64.md")
     if variant not in VARIANTS:

@@ -23,6 +23,7 @@ import engine as engines
 import fetch
 import host_build
 import images
+import native
 import object_store
 import project_run
 import pythons
@@ -30,7 +31,6 @@ import trust
 from common import (
     CACHE,
     IMAGE_SCRIPTS,
-    LOCKS,
     ROOT,
     Failure,
     built_wheels,
@@ -219,7 +219,7 @@ def publish(project: Project, out: Path, shared_cache: str = "") -> list[Path]:
     wheels = built_wheels(out)
     if not wheels:
         raise Failure(f"the build left no wheel in {out}")
-    files = [file for wheel in wheels for file in (wheel, provenance.write(wheel, LOCKS, shared_cache))]
+    files = [file for wheel in wheels for file in (wheel, provenance.write(wheel, native.locks(), shared_cache))]
     project.dist.mkdir(exist_ok=True)
     with contextlib.ExitStack() as all_of_them:  # appear together, after the last byte of all
         for file in files:
@@ -393,7 +393,7 @@ def read_options(args: argparse.Namespace) -> dict:
     engine, reason = engines.choose(args.engine)
     print(f"ENGINE={engine} ({reason})", flush=True)
     pythons.check_all(pairs, engine, args.base)
-    if machine != images.OWN:
+    if machine == images.ACROSS:
         emulated.check_pairs(pairs)
     cache = object_store.parse(args.cache)
     if cache and engine == "host":

@@ -17,6 +17,7 @@ import children
 import fetch
 import images
 import interpreters
+import native
 import pythons
 from common import (
     CACHE,
@@ -93,6 +94,7 @@ def check_lock(project: Project, kind: str, pair: Pair) -> Path:
 
 def fetch_lock(lock: Path, pair: Pair, project: Project) -> None:
     """Downloads what a project's lock names: into a folder of its own, because the images are made from .cache/wheels."""
+    lock = native.here(lock)
     WHEELS.mkdir(parents=True, exist_ok=True)
     for entry in read_requirements(lock):
         here = fetch.find_wheel(CACHE / "wheels", entry.path, entry.sha256)
@@ -136,7 +138,7 @@ def own_error() -> Iterator[Path]:
 
 
 def pair_variables(pair: Pair, environment: str | Path) -> dict[str, str]:
-    return {"BUILD_PAIR": " ".join(pair), "BUILD_ENVIRONMENT": str(environment)}
+    return {"BUILD_PAIR": " ".join(native.pair_here(pair)), "BUILD_ENVIRONMENT": str(environment)}
 
 
 def network_library() -> Path:
@@ -166,7 +168,7 @@ def make_environment(
     project: Project, kind: str, pair: Pair, engine: str, image: str, python: Sequence[str] = ()
 ) -> Path:
     """The environment of a lock, made if it is missing; its wheels must have been fetched. python: see pythons.mounts()."""
-    lock = project.lock(kind, pair)
+    lock = native.here(project.lock(kind, pair))
     where = image if engine != "host" else str(host_interpreter(pair))
     digest = hashlib.sha256(
         f"{where} {pair.python}\n".encode() + lock.read_bytes() + (IMAGE_SCRIPTS / "environment.py").read_bytes()

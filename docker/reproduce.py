@@ -205,7 +205,7 @@ def main() -> None:
     project = project_run.load(args.project)
     pairs = project_run.pairs(project, args.pythons, args.torches)
     pythons.check_all(pairs, engine, args.base)
-    if machine != images.OWN:
+    if machine == images.ACROSS:
         emulated.check_pairs(pairs)
     for pair in pairs:
         reproduce(engine, args.variant, args.base, archs, project, pair, machine)
