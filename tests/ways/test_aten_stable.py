@@ -271,6 +271,18 @@ def test_lists_and_strings(options, tensor):
         assert_same(*(outcome(module.total, *args, **kwargs) for module in options))
 
 
+def test_tuples_and_arrays(options):
+    places = torch.tensor([[0, 1], [5, 2], [1, 4], [2, 2], [3, 7]])
+    for given in (
+        {},
+        {"kernel": (3, 2), "range": (1, 4.5)},
+        {"kernel": [1, 1], "limits": [0, 0, 0], "flipped": (True, False)},
+    ):
+        assert_same(*(module.cells(places, **given) for module in options))
+    for wrong in ({"kernel": (3,)}, {"kernel": 3}, {"limits": (1, 2, 3, 4)}, {"range": (1, "2")}, {"flipped": (True,)}):
+        assert [outcome(module.cells, places, **wrong)[0] for module in options] == [TypeError, TypeError]
+
+
 @pytest.mark.parametrize("shape", [(1,), (4,), (3, 1), (1, 4), (3, 4), (2, 1, 4), (2, 3, 4)])
 def test_sums_to_a_shape(options, tensor, shape):
     x = tensor(2, 3, 4)
@@ -720,6 +732,12 @@ OTHERS = [
     ("F::PadFuncOptions o({1, 1})", "aten_stable: torch::nn::functional::PadFuncOptions is not covered: write the"),
     ("throw py::type_error()", "aten_stable: py::type_error is not covered: throw py::value_error, py::index_error"),
     ('m.attr("x") = std::vector<int>{}', "aten_stable: this attribute of the module is not covered: give a number"),
+    ("x.sin().accessor<float, 1>()", "use of deleted function"),  # as under ATen: it would outlive its tensor
+    ('torch::class_<int>("theirs", "Own")', "aten_stable: torch::class_ is not covered: keep the state in tensors"),
+    (
+        'm.def("f", [](std::tuple<int, float>) {})',
+        "aten_stable: a tuple of several types, or of bool, cannot cross the dispatcher: take its parts as",
+    ),
     ("at::qr(x)", "aten_stable: qr is not covered: write at::linalg_qr(x), or"),
     ("x.qr()", "aten_stable: Tensor::qr is not covered: write at::linalg_qr(x)"),
 ]
@@ -835,6 +853,7 @@ def test_scan_tells_the_three_apart():
     text = (
         "#include <ATen/TensorIterator.h>\n// at::stft\nauto y = torch::stft(x, 3) + x.relu();\nAT_PRIVATE_THING(x);\n"
         "py::dict all; c10::str(x); throw py::key_error();\n"
+        "at::native::relu(x); at::cuda::warp_size();\n"
     )
     assert [(line, what, kind) for line, what, kind, _ in uses(text)] == [
         (1, "<ATen/TensorIterator.h>", "uncovered"),
@@ -844,5 +863,7 @@ def test_scan_tells_the_three_apart():
         (5, "py::dict", "uncovered"),
         (5, "c10::str", "covered"),
         (5, "py::key_error", "uncovered"),
+        (6, "at::native", "uncovered"),
+        (6, "at::cuda::warp_size", "covered"),
     ]
     assert header("torch/extension.h") == ("covered", "")

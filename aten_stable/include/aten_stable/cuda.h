@@ -179,7 +179,19 @@ template <class T>
 T ATenCeilDiv(T a, T b) {
   return ceil_div(a, b);
 }
+inline int warp_size() { return getCurrentDeviceProperties()->warpSize; }
 }  // namespace ATEN_STABLE_VERSION
+
+// For CUDA_KERNEL_LOOP.
+namespace detail {
+inline namespace ATEN_STABLE_VERSION {
+constexpr int CUDA_NUM_THREADS = 1024;
+inline int GET_BLOCKS(int64_t n, int64_t threads = CUDA_NUM_THREADS) {
+  TORCH_INTERNAL_ASSERT(n > 0, "CUDA kernel launch blocks must be positive, but got N=", n);
+  return static_cast<int>(std::min<int64_t>((n - 1) / threads + 1, std::numeric_limits<int>::max()));
+}
+}  // namespace ATEN_STABLE_VERSION
+}  // namespace detail
 }  // namespace cuda
 }  // namespace at
 

@@ -9,11 +9,32 @@
 namespace torch {
 inline namespace ATEN_STABLE_VERSION {
 
+// Objects of classes: the stable ABI has none.
+struct CustomClassHolder {};
+template <class... Args>
+struct init {};
+template <class T>
+struct class_ {
+  static_assert(::aten_stable::never<T>,
+                "aten_stable: torch::class_ is not covered: keep the state in tensors that the functions take, or "
+                "write the class in Python");
+  template <class... Args>
+  explicit class_(Args&&...) {}
+  template <class... Args>
+  class_& def(Args&&...) {  // one error is enough
+    return *this;
+  }
+};
+
 class Library {
  public:
   Library(::aten_stable::StableLibrary::Kind kind, const char* ns, const char* key)
       : ns_(ns), library_(::aten_stable::keep(kind, ns, key)) {}
 
+  template <class T>
+  torch::class_<T> class_(const char* name) {
+    return torch::class_<T>(name);
+  }
   Library& def(const char* schema) { return library_.def(schema), *this; }
   Library& def(const std::string& schema) { return def(schema.c_str()); }
   // With a function, and a schema or a name alone: then the schema follows from the function's type.

@@ -29,6 +29,20 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     for (const T& value : values) all += (all.empty() ? "" : ", ") + literal(value);
     return "[" + all + "]";
   }
+  template <class... T>
+  std::string literal(const std::tuple<T...>& values) {
+    std::string all;
+    std::apply([&](const T&... value) { ((all += (all.empty() ? "" : ", ") + literal(value)), ...); }, values);
+    return "[" + all + "]";
+  }
+  template <class A, class B>
+  std::string literal(const std::pair<A, B>& values) {
+    return literal(std::tuple<A, B>(values));
+  }
+  template <class T, size_t N>
+  std::string literal(const std::array<T, N>& values) {
+    return literal(std::vector<T>(values.begin(), values.end()));
+  }
   template <class T>
   std::string literal(const std::optional<T>& value) {
     return value ? literal(*value) : "None";
@@ -109,7 +123,22 @@ template <class... T>
 class class_ {
   static_assert(::aten_stable::never<T...>,
                 "aten_stable: py::class_ is not covered: bind functions on tensors, and write the class in Python");
+
+ public:  // one error is enough
+  template <class... Args>
+  explicit class_(Args&&...) {}
+#define X(name)             \
+  template <class... Args>  \
+  class_& name(Args&&...) { \
+    return *this;           \
+  }
+  // clang-format off
+X(def) X(def_static) X(def_readwrite) X(def_readonly) X(def_property) X(def_property_readonly)
+// clang-format on
+#undef X
 };
+template <class... T>
+struct init {};
 
 #define X(name)                                                                                \
   class ATEN_STABLE_NO("py::" #name                                                            \

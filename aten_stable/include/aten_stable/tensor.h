@@ -165,6 +165,17 @@ class Tensor {
   GenericPackedTensorAccessor<T, N, Traits, index_t> packed_accessor() const& {
     return generic_packed_accessor<T, N, Traits, index_t>();
   }
+  // As in ATen: they refer to sizes and strides that the tensor holds.
+  template <class T, size_t N>
+  TensorAccessor<T, N> accessor() && = delete;
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class index_t = int64_t>
+  GenericPackedTensorAccessor<T, N, Traits, index_t> generic_packed_accessor() && = delete;
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
+  PackedTensorAccessor32<T, N, Traits> packed_accessor32() && = delete;
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
+  PackedTensorAccessor64<T, N, Traits> packed_accessor64() && = delete;
+  template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class index_t = int64_t>
+  GenericPackedTensorAccessor<T, N, Traits, index_t> packed_accessor() && = delete;
   template <class T>
   T item() const;
 

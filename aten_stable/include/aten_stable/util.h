@@ -90,6 +90,17 @@ template <class C>
 int64_t sum_integers(const C& list) {
   return std::accumulate(list.begin(), list.end(), int64_t(0));
 }
+inline size_t hash_combine(size_t seed, size_t value) { return seed * 1099511628211u ^ value; }
+// Of several values; another number than c10's.
+template <class... T>
+size_t get_hash(const T&... values) {
+  size_t all = 14695981039346656037u;
+  ((all = hash_combine(all, std::hash<T>()(values))), ...);
+  return all;
+}
+template <class T>
+struct hash : std::hash<T> {};
+
 template <class... Parts>
 std::string str(const Parts&... parts) {
   return ::aten_stable::text(parts...);

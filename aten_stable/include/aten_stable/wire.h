@@ -171,10 +171,50 @@ struct Wire<c10::List<T>> : ListWire<c10::List<T>, T> {
     return ListWire<c10::List<T>, T>::in(std::move(list));
   }
 };
-template <size_t N>
-struct Wire<std::array<bool, N>> : ListWire<std::array<bool, N>, bool> {};
+
+// Lists of so many: Python gives a list or a tuple.
+inline void check_count(size_t wanted, size_t given) {
+  if (given != wanted)
+    throw std::runtime_error(text(kWrongArguments, ": ", wanted, " values are expected, got ", given));
+}
 template <class T, size_t N>
-struct Wire<std::array<T, N>> : ListWire<std::array<T, N>, T> {};
+struct Wire<std::array<T, N>> : ListWire<std::array<T, N>, T> {
+  using Hold = std::array<T, N>;
+  static Hold in(typename ListWire<std::array<T, N>, T>::Stable list) {
+    check_count(N, list.size());
+    const std::vector<T> values = ListWire<std::array<T, N>, T>::in(std::move(list));
+    Hold all;
+    std::copy(values.begin(), values.end(), all.begin());
+    return all;
+  }
+};
+template <class All, class First, class... Rest>
+struct TupleWire {
+  using Value = typename Wire<First>::Stable;
+  static_assert((std::is_same_v<Value, typename Wire<Rest>::Stable> && ...) && !std::is_same_v<Value, bool>,
+                "aten_stable: a tuple of several types, or of bool, cannot cross the dispatcher: take its parts as "
+                "arguments");
+  using Stable = std::vector<Value>;
+  using Hold = All;
+  static std::string name() { return Wire<First>::name() + "[]"; }
+  static Stable out(const All& values) {
+    return std::apply([](const First& first,
+                         const Rest&... rest) { return Stable{Wire<First>::out(first), Wire<Rest>::out(rest)...}; },
+                      values);
+  }
+  static Hold in(Stable list) {
+    check_count(1 + sizeof...(Rest), list.size());
+    return in(list, std::index_sequence_for<Rest...>());
+  }
+  template <size_t... I>
+  static Hold in(Stable& list, std::index_sequence<I...>) {
+    return {Wire<First>::in(std::move(list[0])), Wire<Rest>::in(std::move(list[1 + I]))...};
+  }
+};
+template <class... T>
+struct Wire<std::tuple<T...>> : TupleWire<std::tuple<T...>, T...> {};
+template <class A, class B>
+struct Wire<std::pair<A, B>> : TupleWire<std::pair<A, B>, A, B> {};
 
 template <>
 struct Wire<c10::OptionalIntArrayRef> {

@@ -1,10 +1,14 @@
 // A project with optional tensors, lists, keyword defaults and several results, in the idiom of 2023.
 #include <ATen/ExpandUtils.h>
 #include <c10/core/SymInt.h>
+#include <c10/util/hash.h>
 #include <torch/extension.h>
+#include <torch/serialize/tensor.h>
 
+#include <array>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -35,6 +39,26 @@ at::Tensor total(const std::vector<at::Tensor>& tensors, std::vector<int64_t> di
   else if (mode != "sum")
     throw std::invalid_argument("total: mode must be sum or mean, got " + mode);
   return dims.empty() ? sum : sum.sum(dims);
+}
+
+// The rows of a grid's cells, by their places modulo `kernel`, as a sparse op's kernel map has it.
+struct PlaceHash {
+  size_t operator()(const std::array<int64_t, 2>& place) const { return c10::get_hash(place[0], place[1]); }
+};
+std::vector<std::vector<int64_t>> cells(const at::Tensor& places, std::tuple<int, int64_t> kernel,
+                                        std::pair<double, double> range, const std::array<int64_t, 3>& limits,
+                                        std::array<bool, 2> flipped) {
+  std::unordered_map<std::array<int64_t, 2>, std::vector<int64_t>, PlaceHash> table;
+  auto a = places.accessor<int64_t, 2>();
+  for (int64_t i = 0; i < a.size(0); ++i) {
+    const std::array<int64_t, 2> place{a[i][flipped[0] ? 1 : 0] % std::get<0>(kernel),
+                                       a[i][flipped[1] ? 0 : 1] % std::get<1>(kernel)};
+    if (double(i) >= range.first && double(i) < range.second) table[place].push_back(i + limits[0] * limits[1] + limits[2]);
+  }
+  std::vector<std::vector<int64_t>> all;
+  for (int64_t i = 0; i < std::get<0>(kernel); ++i)
+    for (int64_t j = 0; j < std::get<1>(kernel); ++j) all.push_back(table[{i, j}]);
+  return all;
 }
 
 at::Tensor filled(at::IntArrayRef shape, double value, const at::Tensor& like) {
@@ -80,6 +104,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.attr("SCALE") = 2.0;
   m.attr("DEBUG") = false;
   m.def("reduced", &reduced, py::arg("x"), py::arg("y").noconvert(), py::arg_v("at_most", 4));
+  m.def("cells", &cells, py::arg("places"), py::arg("kernel") = std::make_tuple(2, int64_t(3)),
+        py::arg("range") = std::make_pair(0.0, 100.0), py::arg("limits") = std::array<int64_t, 3>{1, 2, 3},
+        py::arg("flipped") = std::array<bool, 2>{false, false});
   m.def("asked", &asked);
   m.def("named", &named);
   m.def("like_rows", &like_rows);

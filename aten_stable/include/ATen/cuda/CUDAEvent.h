@@ -1,0 +1,1 @@
+#error "aten_stable: <ATen/cuda/CUDAEvent.h> is not covered: use cudaEvent_t and getCurrentCUDAStream()"
