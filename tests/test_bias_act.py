@@ -104,6 +104,20 @@ def test_matches_float64(act, dtype, bias, options, device):
     check(x, bias_for(x) if bias else None, grad, act=act, **OPTIONS[options])
 
 
+@pytest.mark.parametrize("shape", [(9001, 6), (9001, 6, 2)])
+def test_long_sums_keep_their_digits(shape):
+    """On the CPU, b's gradient is within half of what check() allows, whatever the numbers are."""
+    for seed in range(3):
+        x, grad = (torch.randn(shape, generator=torch.Generator().manual_seed(2 * seed + i)).double() for i in range(2))
+        b = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+        x.requires_grad_()
+        by_x, by_b = torch.autograd.grad(customops.bias_act(x, b, act="lrelu"), [x, b], grad)
+        terms = by_x.transpose(0, 1).flatten(1)
+        exact = torch.tensor([math.fsum(row) for row in terms.tolist()], dtype=torch.float64)
+        bound = 8 * torch.finfo(torch.float64).eps * math.sqrt(terms.shape[1])
+        torch.testing.assert_close(by_b, exact, rtol=0, atol=bound)
+
+
 @pytest.mark.parametrize("act", ["lrelu", "swish"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)

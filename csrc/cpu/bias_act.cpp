@@ -95,6 +95,10 @@ void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t
   constexpr bool kWide = std::is_same_v<T, A>;
   constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
   alignas(64) A wide[kInputs][kBlock] = {}, result[kOutputs][kBlock], bias[kBlock] = {};
+  // Where a block holds a channel several times, its terms are added up by themselves first: rounding errors of one
+  // long sum grow with its length.
+  const bool several = sums && std::max(o.channels, o.inner) <= kBlock && 2 * o.channels * o.inner <= kBlock;
+  double part[kBlock / 2];
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
     const A* x[kInputs];
@@ -113,14 +117,18 @@ void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t
           std::fill_n(bias + at, run, o.bias[c]);
       });
     act({o.scalars, x, y, bias, n});
-    if (sums)
+    if (sums) {
+      double* const to = several ? part : sums;
+      if (several) std::fill_n(part, o.channels, 0.);
       for_runs(o.channels, o.inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
         const A* last = y[kOutputs - 1] + at;
         if (o.inner > 1)
-          sums[c] += sum(last, run);
+          to[c] += sum(last, run);
         else
-          for (int64_t i = 0; i < run; ++i) sums[c + i] += last[i];
+          for (int64_t i = 0; i < run; ++i) to[c + i] += last[i];
       });
+      for (int64_t c = 0; several && c < o.channels; ++c) sums[c] += part[c];
+    }
     if constexpr (!kWide)
       for (int k = 0; k < kOutputs; ++k) narrow(isa, y[k], o.out[k] + begin, n);
   }
