@@ -340,6 +340,17 @@ def _tensor_offset():
     return found.pop() if len(found) == 1 else 0
 
 
+def _handle_is_tensor(unwrap, wrap):
+    """Whether torch's handle of a tensor is what lies in a Python tensor, too: a pointer to what `_cdata` tells."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.argtypes, get.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    tensor = torch.empty(0)
+    capsule = unwrap(tensor)
+    found = ctypes.c_void_p.from_address(get(capsule, None)).value
+    wrap(capsule)  # it takes the handle
+    return found == tensor._cdata
+
+
 def _steals(unwrap, wrap):
     """Whether `wrap` takes the handle that it is given, as its name says: torch 2.13's makes another."""
     tensor = torch.empty(0)
@@ -359,7 +370,8 @@ def _open(path):
     try:
         unwrap = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor
         wrap = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr
-        settings = unwrap, wrap, _tensor_offset(), _steals(unwrap, wrap)
+        offset = _tensor_offset() if _handle_is_tensor(unwrap, wrap) else 0
+        settings = unwrap, wrap, offset, _steals(unwrap, wrap)
     except AttributeError:
         return library, False
     is_quick = bool(library.aten_stable_python(torch.Tensor, torch.nn.Parameter, torch.Generator, *settings))

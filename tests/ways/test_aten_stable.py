@@ -125,6 +125,18 @@ def test_torch_converts_tensors_where_the_quick_way_knows_no_place(modules, tens
         assert_same(*map(calls[name], modules[name]))
 
 
+def test_a_torch_with_other_handles_is_noticed(windows):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.argtypes, new.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+    other = ctypes.c_void_p(1)
+    aoti = torch._C._aoti
+    convert = aoti.unsafe_alloc_void_ptr_from_tensor, aoti.alloc_tensor_by_stealing_from_void_ptr
+    assert windows[1]._handle_is_tensor(*convert)
+    assert not windows[1]._handle_is_tensor(
+        lambda tensor: new(ctypes.addressof(other), None, None), lambda capsule: None
+    )
+
+
 def test_without_the_quick_way_all_goes_through_torch_ops(modules, tensor):
     """In a process of its own, whose torch lacks what the quick way needs."""
     folder = Path(modules["functions"][1].__file__).parent
@@ -297,6 +309,13 @@ def test_checks_and_what_is_thrown(options, tensor):
         found = [(kind, re.sub(r"^\[F[^\]]*\] ", "", words)) for kind, words in found]
         assert_same(*found)
         assert issubclass(found[0][0], Exception)
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_assertions(options, n):
+    found = [str(outcome(module.asserted, n)) for module in options]
+    assert_same(*(re.sub(r'at "(.*/)?(?=options.cpp)', "", words) for words in found))  # where it was compiled
+    assert ("INTERNAL ASSERT FAILED" in found[0]) == (n > 0)
 
 
 def test_what_sources_ask_of_tensors(options, tensor):

@@ -122,13 +122,13 @@ class Failure {
   static_assert(false, "aten_stable: TORCH_CHECK_TYPE is not covered: write TORCH_CHECK or TORCH_CHECK_VALUE")
 #define TORCH_CHECK_NOT_IMPLEMENTED(cond, ...) \
   static_assert(false, "aten_stable: TORCH_CHECK_NOT_IMPLEMENTED is not covered: write TORCH_CHECK")
-#define TORCH_INTERNAL_ASSERT(cond, ...)                                                                          \
-  if (C10_UNLIKELY_OR_CONST(!(cond))) {                                                                           \
-    throw std::runtime_error(::aten_stable::text("\"" #cond "\" INTERNAL ASSERT FAILED at \"", __FILE__, "\":",   \
-                                                 __LINE__, ", please report a bug to PyTorch. ", ##__VA_ARGS__)); \
+#define TORCH_INTERNAL_ASSERT(cond, ...)                                                                           \
+  if (C10_UNLIKELY_OR_CONST(!(cond))) {                                                                            \
+    throw std::runtime_error(::aten_stable::text(#cond " INTERNAL ASSERT FAILED at \"", __FILE__, "\":", __LINE__, \
+                                                 ", please report a bug to PyTorch. ", ##__VA_ARGS__));            \
   }
 #define AT_ASSERT(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
-#define AT_ASSERTM(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
+#define AT_ASSERTM(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
 #define AT_CHECK(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
 #define AT_ERROR(...) throw std::runtime_error(::aten_stable::text(__VA_ARGS__))
 #define TORCH_CHECK_OP(a, b, op) \

@@ -281,7 +281,9 @@ X(Tensor) X(c10::Scalar)
   }
   // Of the same Tensor of torch's, not only of its memory.
   bool is_same(const Tensor& other) const {
-    const auto implementation = [](const Tensor& t) { return *reinterpret_cast<void* const*>(t.stable().get()); };
+    static const bool known = handles_are_tensors();
+    TORCH_CHECK(known, "aten_stable: Tensor::is_same: this torch has other handles of tensors: take a newer build");
+    const auto implementation = [](const Tensor& t) { return first_word(t.stable()); };
     return defined() && other.defined() ? implementation(*this) == implementation(other) : defined() == other.defined();
   }
   // Sizes that torch knows at the time of the call: of a tensor with symbolic ones it raises.
@@ -315,6 +317,23 @@ X(Tensor) X(c10::Scalar)
   ATEN_STABLE_UNCOVERED(qr, "write at::linalg_qr(x)")
 
  private:
+  // Torch's handle of a tensor points to its at::Tensor, which holds one pointer to what all its copies share.
+  static const void* first_word(const torch::stable::Tensor& t) { return *reinterpret_cast<void* const*>(t.get()); }
+  // As far as two handles of one tensor and one of another can tell.
+  static bool handles_are_tensors() {
+    const int64_t none = 0, one = 1;
+    const auto made = [&] {
+      AtenTensorHandle handle = nullptr;
+      TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &none, &one, aoti_torch_dtype_float32(),
+                                                      aoti_torch_device_type_cpu(), 0, &handle));
+      return torch::stable::Tensor(handle);
+    };
+    const auto a = made(), b = made();
+    AtenTensorHandle again = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(a.get(), &again));
+    const torch::stable::Tensor same(again);
+    return first_word(same) == first_word(a) && first_word(a) != first_word(b);
+  }
   // Are the strides those of channels last: exactly (like = false), or in their order alone?
   bool dense_in(c10::MemoryFormat format, bool like) const {
     const int64_t n = format == c10::MemoryFormat::ChannelsLast ? 4 : 5;

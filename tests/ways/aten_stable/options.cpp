@@ -61,6 +61,12 @@ std::vector<std::vector<int64_t>> cells(const at::Tensor& places, std::tuple<int
   return all;
 }
 
+void asserted(int64_t n) {
+  AT_ASSERTM(n != 1, "n is ", n);
+  AT_ASSERT(n != 2);
+  TORCH_INTERNAL_ASSERT(n != 3, "n is ", n);
+}
+
 at::Tensor filled(at::IntArrayRef shape, double value, const at::Tensor& like) {
   auto options = torch::TensorOptions().dtype(like.dtype()).device(like.device());
   auto t = torch::full(shape, value, options);
@@ -107,6 +113,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("cells", &cells, py::arg("places"), py::arg("kernel") = std::make_tuple(2, int64_t(3)),
         py::arg("range") = std::make_pair(0.0, 100.0), py::arg("limits") = std::array<int64_t, 3>{1, 2, 3},
         py::arg("flipped") = std::array<bool, 2>{false, false});
+  m.def("asserted", &asserted);
   m.def("asked", &asked);
   m.def("named", &named);
   m.def("like_rows", &like_rows);
