@@ -50,6 +50,7 @@ TABLE = [
     ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
     ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_pixels"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
+    ("fwd", "H200", "float32", "nhwc", (1, 124, 28, 28), (29, 29), 1, 14, 1, "fwd_torch after a copy"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),

@@ -77,6 +77,12 @@ Tensor copy_to_planes(const char* op, const Tensor& image) {
   return planes;
 }
 
+Tensor torch_forward_of(const DepthwiseConv2d& conv, const Tensor& in) {
+  DepthwiseConv2d other = conv;
+  other.in = in;
+  return torch_forward(other);
+}
+
 void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool flipped, const Tensor& in,
                  Tensor& result) {
   Tensor out = result;
@@ -88,7 +94,7 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
                   alignment_of(out.data_ptr()), conv.bias.has_value()}),
       &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
   const auto run = [&](const Choice& choice) {
-    if (choice.kernel == Kernel::kFwdTorch) {
+    if (choice.kernel == Kernel::kFwdTorch && !choice.copies_to_planes) {
       result = flipped ? torch_gradient(conv, Gradient::kOfImage) : torch_forward(conv);
       return;
     }
@@ -104,7 +110,10 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
       planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
       taken = {as_planes(problem), problem.weight, problem.bias, planes_in.data_ptr(), planes_out.data_ptr()};
     }
-    launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, taken, stream); });
+    if (choice.kernel == Kernel::kFwdTorch)  // of a forward pass
+      planes_out = torch_forward_of(conv, planes_in);
+    else
+      launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, taken, stream); });
     if (choice.copies_to_planes) copy_strided(op, planes_out, out);
   };
   Choice choice = choose_forward(problem, current_gpu());

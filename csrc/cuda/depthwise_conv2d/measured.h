@@ -29,53 +29,43 @@ inline std::optional<Measured> measured_rows(const Problem& problem) {
 
 inline std::optional<Measured> measured_fwd_nchw(const Problem& problem) {
   if (double(outputs(problem)) < 409000) {
-    if (double(problem.x.taps) < 5) {
-      if (double(problem.batch * problem.channels * problem.y.in * problem.x.in) < 384000) {
-        if (double(problem.y.out) < 3) return Measured{Kernel::kFwdSimple, false};
-        if (double(outputs(problem)) * double(problem.taps()) < 347000) return std::nullopt;
-        if (double(problem.y.dilation) < 2) return Measured{Kernel::kFwdCudnn, false};
-        return Measured{Kernel::kFwdTorch, false};
+    if (double(outputs(problem)) * double(problem.taps()) < 995000) {
+      if (double(problem.y.taps) < 2) return Measured{Kernel::kFwdSimple, false};
+      if (double(outputs(problem)) < 104500) {
+        if (double(problem.channels) < 22) return std::nullopt;
+        return Measured{Kernel::kFwdCudnn, false};
       }
-      if (double(problem.y.taps) < 5) {
-        if (double(problem.element_bytes()) < 3) {
-          if (double(problem.y.out) < 13) return Measured{Kernel::kFwdTorch, false};
-          return Measured{Kernel::kFwdCudnn, false};
-        }
-        return Measured{Kernel::kFwdSimple, false};
-      }
-      return std::nullopt;
-    }
-    if (double(outputs(problem)) < 279300) {
-      if (double(outputs(problem)) * double(problem.taps()) < 540000) return std::nullopt;
+      if (double(problem.x.out) < 17) return Measured{Kernel::kFwdCudnn, false};
       return Measured{Kernel::kFwdTorch, false};
     }
-    if (double(problem.x.in) < 70) return Measured{Kernel::kFwdCudnn, false};
+    if (double(problem.x.taps) < 2) return std::nullopt;
+    if (double(outputs(problem)) < 330000) return Measured{Kernel::kFwdTorch, false};
+    if (double(outputs(problem)) < 392000) return Measured{Kernel::kFwdCudnn, false};
     return Measured{Kernel::kFwdTorch, false};
   }
-  if (double(outputs(problem)) < 1228000) {
+  if (double(outputs(problem)) * double(problem.taps()) < 13400000) {
     if (double(problem.x.dilation) < 2) {
-      if (double(outputs(problem)) * double(problem.taps()) < 13000000) {
-        if (double(problem.element_bytes()) < 6) {
-          if (double(problem.x.taps) < 3) return Measured{Kernel::kFwdSliding, false};
-          return Measured{Kernel::kFwdCudnn, false};
-        }
-        return Measured{Kernel::kFwdTorch, false};
-      }
-      return std::nullopt;
+      if (double(problem.x.taps) < 3) return Measured{Kernel::kFwdSliding, false};
+      if (double(problem.element_bytes()) < 6) return Measured{Kernel::kFwdCudnn, false};
+      return Measured{Kernel::kFwdSimple, false};
     }
-    if (double(problem.channels) < 60) return std::nullopt;
-    return Measured{Kernel::kFwdTorch, false};
+    if (double(problem.channels) < 100) return std::nullopt;
+    if (double(problem.element_bytes()) < 3) return Measured{Kernel::kFwdTorch, false};
+    return Measured{Kernel::kFwdSimple, false};
   }
   if (double(problem.y.taps) < 2) {
-    if (double(problem.x.in % 2) < 1) {
-      if (double(problem.y.out) < 14) return std::nullopt;
-      return Measured{Kernel::kFwdMma, false};
+    if (double(problem.y.out) < 8) {
+      if (double(problem.batch * problem.channels) < 8700) return Measured{Kernel::kFwdRows, false};
+      return Measured{Kernel::kFwdSmall, false};
     }
-    if (double(outputs(problem)) * double(problem.taps()) < 13000000) return Measured{Kernel::kFwdSimple, false};
-    return Measured{Kernel::kFwdSmall, false};
+    if (double(problem.x.in % 2) < 1) return Measured{Kernel::kFwdMma, false};
+    return std::nullopt;
   }
   if (double(problem.y.out) < 5) return Measured{Kernel::kFwdTorch, false};
-  if (double(problem.x.dilation) < 4) return std::nullopt;
+  if (double(problem.x.dilation) < 4) {
+    if (double(problem.y.in) < 99) return std::nullopt;
+    return Measured{Kernel::kFwdCudnn, false};
+  }
   if (double(problem.y.out) < 40) return Measured{Kernel::kFwdTorch, false};
   return std::nullopt;
 }

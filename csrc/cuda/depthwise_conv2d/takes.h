@@ -348,13 +348,14 @@ inline bool wgrad_torch_takes(const Problem& problem) {
 // Contiguous float32 images are left out because cuDNN 9.19 computed one of 1,211 problems wrongly (1x1 at a stride of
 // 3x2), float64 because its results are not channels_last, and taps one column wide because cuDNN was seldom the
 // fastest there and up to nine times slower than torch's native kernel. More than 5 taps over contiguous images are
-// left out because cuDNN fills them up with zeros there, which makes NaN of infinities outside an output's window.
+// left out because cuDNN fills them up with zeros there, which makes NaN of infinities outside an output's window,
+// and dilated ones because it took up to nine times as long as torch's native kernel.
 inline bool torch_cudnn_takes(const Problem& problem) {
-  const bool few_taps = problem.y.taps <= 5 && problem.x.taps <= 5;
+  const auto suits = [](const Axis& a) { return a.taps == 1 || (a.taps <= 5 && a.dilation == 1); };
   return !problem.bias && problem.dtype != ScalarType::Double &&
-         (problem.channels_last || (is_16_bit(problem.dtype) && few_taps)) && problem.channels > 1 &&
-         problem.x.taps > 1 && problem.y.in * problem.x.in > 1 && problem.y.out * problem.x.out > 1 &&
-         torch_takes(problem);
+         (problem.channels_last || (is_16_bit(problem.dtype) && suits(problem.y) && suits(problem.x))) &&
+         problem.channels > 1 && problem.x.taps > 1 && problem.y.in * problem.x.in > 1 &&
+         problem.y.out * problem.x.out > 1 && torch_takes(problem);
 }
 
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
