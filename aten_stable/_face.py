@@ -162,6 +162,12 @@ def _deterministic(caller):
     return enabled
 
 
+def _record_stream(tensor, stream, device):
+    """The stream by its address; 0 is the default one, which an ExternalStream cannot be."""
+    found = torch.cuda.ExternalStream(stream, device) if stream else torch.cuda.default_stream(device)
+    tensor.record_stream(found)
+
+
 _GUARDS = threading.local()
 
 
@@ -186,6 +192,7 @@ _OWN = {
     "philox(int generator, int device, int increment) -> (int, int)": lambda address, device, increment: _philox(
         _generator(address), device, increment
     ),
+    "record_stream(Tensor self, int stream, int device) -> ()": _record_stream,
     "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
 

@@ -882,7 +882,7 @@ def test_scan_tells_the_three_apart():
         (5, "py::dict", "uncovered"),
         (5, "c10::str", "covered"),
         (5, "py::key_error", "uncovered"),
-        (6, "at::native", "uncovered"),
+        (6, "at::native::relu", "dispatcher"),
         (6, "at::cuda::warp_size", "covered"),
     ]
     assert header("torch/extension.h") == ("covered", "")

@@ -50,7 +50,15 @@ def noise(module):
 def atomics(module):
     generator = torch.Generator("cuda").manual_seed(1)
     rows = torch.randint(0, 100, (1000,), generator=generator, device="cuda")
-    return [found for dtype in DTYPES for found in module.atomics(steps(1000, dtype=dtype), rows, 100)]
+    found = [found for dtype in DTYPES for found in module.atomics(steps(1000, dtype=dtype), rows, 100)]
+    for dtype in (*DTYPES, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        x = (steps(9, 14).abs() * 2).floor().to(dtype)  # sums below 256, which bfloat16 has exactly
+        found += [*module.extremes(x[:, ::2]), *module.extremes(x.t())]
+    x[2, 3] = 200  # of a uint8
+    found += module.extremes(x)
+    nan = steps(40)
+    nan[7] = float("nan")
+    return [*found, module.extremes(nan)[0][:3], *module.turned(torch.complex(steps(20), steps(21)[1:] + 1))]
 
 
 def numbers(module):

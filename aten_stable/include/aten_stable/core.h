@@ -20,7 +20,6 @@
 #include <torch/headeronly/macros/Macros.h>
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
-#include <torch/headeronly/util/complex.h>
 
 // What ATen's headers bring along, sources use without asking for it.
 #include <math.h>  // and with it ::isinf, ::sqrt and the rest
@@ -55,6 +54,7 @@
 #include <utility>
 #include <vector>
 
+#include "complex.h"
 #include "version.h"
 
 static_assert(TORCH_FEATURE_VERSION == TORCH_TARGET_VERSION,
@@ -589,15 +589,29 @@ namespace at {
 using namespace c10;
 
 template <class T>
-using opmath_type = std::conditional_t<std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>, float, T>;
+struct Opmath {
+  static constexpr bool short_float = sizeof(T) <= 2 && !std::is_integral_v<T>;  // Half, BFloat16, Float8
+  using type = std::conditional_t<short_float, float, T>;
+};
+template <>
+struct Opmath<c10::complex<c10::Half>> {
+  using type = c10::complex<float>;
+};
+template <class T>
+using opmath_type = typename Opmath<T>::type;
 
 // As ATen/AccumulateType.h has it for CPU (cuda = false) and CUDA.
 template <class T, bool cuda>
-using acc_type = std::conditional_t<
-    std::is_same_v<T, bool> || std::is_same_v<T, double>, T,
-    std::conditional_t<std::is_integral_v<T>, int64_t,
-                       std::conditional_t<std::is_same_v<T, float>, std::conditional_t<cuda, float, double>,
-                                          std::conditional_t<std::is_same_v<opmath_type<T>, float>, float, void>>>>;
+struct AccumulateType {
+  using Wide = std::conditional_t<std::is_same_v<T, float> && !cuda, double, opmath_type<T>>;
+  using type = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int64_t, Wide>;
+};
+template <class T, bool cuda>
+struct AccumulateType<c10::complex<T>, cuda> {
+  using type = c10::complex<typename AccumulateType<T, cuda>::type>;
+};
+template <class T, bool cuda>
+using acc_type = typename AccumulateType<T, cuda>::type;
 
 template <class T, size_t N, template <class> class Traits = torch::headeronly::DefaultPtrTraits,
           class index_t = int64_t>

@@ -2,6 +2,7 @@
 // so that the library does not need libtorch_cuda.
 #pragma once
 
+#include <cuda.h>  // CUDA_VERSION, which sources compare
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -9,6 +10,7 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "device.h"
 #include "factories.h"
 
 namespace c10::cuda {
@@ -29,6 +31,18 @@ inline DeviceIndex device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? static_cast<DeviceIndex>(count) : 0;
 }
 
+// A function of libtorch_cuda, where a process has it.
+template <class F>
+F* of_torch(const char* name) {
+  void* torch = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
+  void* symbol = torch ? dlsym(torch, name) : nullptr;
+  if (symbol == nullptr) throw std::runtime_error("aten_stable: this torch has no CUDA: install one that has");
+  return reinterpret_cast<F*>(symbol);
+}
+
+inline void set_device(DeviceIndex device) { check(cudaSetDevice(device), __FILE__, __LINE__); }
+inline void device_synchronize() { check(cudaDeviceSynchronize(), __FILE__, __LINE__); }
+
 class CUDAStream {
  public:
   CUDAStream(cudaStream_t stream, DeviceIndex device) : stream_(stream), device_(device) {}
@@ -39,6 +53,13 @@ class CUDAStream {
   bool operator==(const CUDAStream& other) const { return stream_ == other.stream_ && device_ == other.device_; }
   bool operator!=(const CUDAStream& other) const { return !(*this == other); }
   void synchronize() const { check(cudaStreamSynchronize(stream_), __FILE__, __LINE__); }
+  DeviceType device_type() const { return DeviceType::CUDA; }
+  bool query() const {  // is all done?
+    const cudaError_t error = cudaStreamQuery(stream_);
+    if (error == cudaErrorNotReady) return cudaGetLastError(), false;
+    check(error, __FILE__, __LINE__);
+    return true;
+  }
 
  private:
   cudaStream_t stream_;
@@ -46,13 +67,8 @@ class CUDAStream {
 };
 
 inline CUDAStream getCurrentCUDAStream(DeviceIndex device = -1) {
-  using Get = AOTITorchError (*)(int32_t, void**);
-  static const Get get = [] {
-    void* torch = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
-    void* symbol = torch ? dlsym(torch, "aoti_torch_get_current_cuda_stream") : nullptr;
-    if (symbol == nullptr) throw std::runtime_error("aten_stable: this torch has no CUDA: install one that has");
-    return reinterpret_cast<Get>(symbol);
-  }();
+  using Get = AOTITorchError(int32_t, void**);
+  static Get* const get = of_torch<Get>("aoti_torch_get_current_cuda_stream");
   if (device == -1) device = current_device();
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(get(device, &stream));
@@ -61,11 +77,16 @@ inline CUDAStream getCurrentCUDAStream(DeviceIndex device = -1) {
 
 class CUDAGuard {
  public:
-  explicit CUDAGuard(DeviceIndex device) : guard_(device == -1 ? current_device() : device) {}
+  explicit CUDAGuard(DeviceIndex device) : guard_(device == -1 ? original_.index() : device) {}
   explicit CUDAGuard(Device device) : CUDAGuard(device.index()) {}
   void set_index(DeviceIndex device) { guard_.set_index(device); }
+  void set_device(Device device) { set_index(device.index()); }
+  void reset_device(Device device) { set_device(device); }
+  Device current_device() const { return Device(DeviceType::CUDA, c10::cuda::current_device()); }
+  Device original_device() const { return original_; }
 
  private:
+  Device original_{DeviceType::CUDA, c10::cuda::current_device()};  // before the guard changes it
   torch::stable::accelerator::DeviceGuard guard_;
 };
 
@@ -76,6 +97,10 @@ class OptionalCUDAGuard {
   explicit OptionalCUDAGuard(std::optional<Device> device) {
     if (device && device->is_cuda()) guard_.emplace(*device);
   }
+  explicit OptionalCUDAGuard(DeviceIndex device) { guard_.emplace(device); }
+  void set_index(DeviceIndex device) { guard_ ? guard_->set_index(device) : void(guard_.emplace(device)); }
+  void set_device(Device device) { set_index(device.index()); }
+  void reset() { guard_.reset(); }
 
  private:
   std::optional<CUDAGuard> guard_;
@@ -179,6 +204,22 @@ template <class T>
 T ATenCeilDiv(T a, T b) {
   return ceil_div(a, b);
 }
+inline c10::cuda::CUDACachingAllocator::CUDAAllocator* getCUDADeviceAllocator() {
+  return c10::cuda::CUDACachingAllocator::get();
+}
+#define X(name, instead)                                                                                      \
+  template <class T = void>                                                                                   \
+  void* name() {                                                                                              \
+    static_assert(::aten_stable::never<T>, "aten_stable: at::cuda::" #name " is not covered: call " instead); \
+    return nullptr;                                                                                           \
+  }
+X(getCurrentCUDABlasHandle, "at::matmul, at::addmm or at::baddbmm, which use cuBLAS")
+X(getCurrentCUDABlasLtHandle, "at::matmul, at::addmm or at::baddbmm, which use cuBLAS")
+X(getCurrentCUDASparseHandle, "the sparse functions of torch in Python")
+X(getCurrentCUDASolverDnHandle, "at::linalg_solve, at::linalg_svd or at::linalg_eigh, which use cuSOLVER")
+#undef X
+inline bool is_available() { return device_count() > 0; }
+inline int64_t getNumGPUs() { return device_count(); }
 inline int warp_size() { return getCurrentDeviceProperties()->warpSize; }
 }  // namespace ATEN_STABLE_VERSION
 
@@ -195,67 +236,19 @@ inline int GET_BLOCKS(int64_t n, int64_t threads = CUDA_NUM_THREADS) {
 }  // namespace cuda
 }  // namespace at
 
-#ifdef __CUDACC__
-template <class T>
-__device__ __forceinline__ T gpuAtomicAdd(T* to, T value) {
-  static_assert(
-      std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int>,
-      "aten_stable: gpuAtomicAdd is covered for float, double, int, int64_t, Half and BFloat16: accumulate in "
-      "float");
-  return atomicAdd(to, value);
-}
-__device__ __forceinline__ int64_t gpuAtomicAdd(int64_t* to, int64_t value) {
-  return static_cast<int64_t>(
-      atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value)));
-}
-// Two bytes of a word, where a GPU has no instruction for them alone.
-template <class T>
-__device__ __forceinline__ T aten_stable_add_in_word(T* to, T value) {
-  const size_t shift = (reinterpret_cast<size_t>(to) & 2) * 8;
-  auto* const word = reinterpret_cast<unsigned*>(reinterpret_cast<char*>(to) - shift / 8);
-  unsigned seen = *word, assumed;
-  T old;
-  do {
-    assumed = seen;
-    old.x = static_cast<unsigned short>(assumed >> shift);
-    const T sum = old + value;
-    seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | (static_cast<unsigned>(sum.x) << shift));
-  } while (assumed != seen);
-  return old;
-}
-__device__ __forceinline__ c10::Half gpuAtomicAdd(c10::Half* to, c10::Half value) {
-#if __CUDA_ARCH__ >= 700
-  return atomicAdd(reinterpret_cast<__half*>(to), static_cast<__half>(value));
-#else
-  return aten_stable_add_in_word(to, value);
-#endif
-}
-__device__ __forceinline__ c10::BFloat16 gpuAtomicAdd(c10::BFloat16* to, c10::BFloat16 value) {
-#if __CUDA_ARCH__ >= 800
-  return atomicAdd(reinterpret_cast<__nv_bfloat16*>(to), static_cast<__nv_bfloat16>(value));
-#else
-  return aten_stable_add_in_word(to, value);
-#endif
-}
-__device__ __forceinline__ int64_t atomicAdd(int64_t* to, int64_t value) { return gpuAtomicAdd(to, value); }
-__device__ __forceinline__ c10::Half atomicAdd(c10::Half* to, c10::Half value) { return gpuAtomicAdd(to, value); }
-__device__ __forceinline__ c10::BFloat16 atomicAdd(c10::BFloat16* to, c10::BFloat16 value) {
-  return gpuAtomicAdd(to, value);
-}
-template <class T>
-__device__ __forceinline__ void gpuAtomicAddNoReturn(T* to, T value) {
-  gpuAtomicAdd(to, value);
-}
-namespace at::native {
-template <class T, class Index>
-__device__ __forceinline__ void fastAtomicAdd(T* to, Index index, const Index, T value, bool) {
-  gpuAtomicAdd(to + index, value);
-}
-}  // namespace at::native
-#endif
-
 #define C10_CUDA_CHECK(expression) ::c10::cuda::check((expression), __FILE__, __LINE__)
 #define AT_CUDA_CHECK(expression) C10_CUDA_CHECK(expression)
+#define C10_CUDA_ERROR_HANDLED(expression) (expression)
+#define C10_CUDA_IGNORE_ERROR(expression) static_cast<void>((expression) == cudaSuccess || cudaGetLastError())
+#define C10_CUDA_CLEAR_ERROR() static_cast<void>(cudaGetLastError())
+#define C10_CUDA_CHECK_WARN(expression)                                    \
+  do {                                                                     \
+    const cudaError_t aten_stable_error = (expression);                    \
+    if (aten_stable_error != cudaSuccess) {                                \
+      (void)cudaGetLastError();                                            \
+      TORCH_WARN("CUDA warning: ", cudaGetErrorString(aten_stable_error)); \
+    }                                                                      \
+  } while (false)
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
 #define CUDA_KERNEL_LOOP_TYPE(i, n, index_type)                                \
   int64_t aten_stable_at_##i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; \

@@ -3,6 +3,12 @@
 
 #include <torch/headeronly/core/Dispatch.h>
 
+#if __has_include(<torch/headeronly/core/Dispatch_v2.h>)
+#include <torch/headeronly/core/Dispatch_v2.h>
+#define AT_DISPATCH_V2(TYPE, NAME, BODY, ...) \
+  THO_DISPATCH_V2_TMPL(AT_DISPATCH_SWITCH, AT_DISPATCH_CASE, TYPE, NAME, AT_WRAP(BODY), __VA_ARGS__)
+#endif
+
 #include "core.h"
 
 #define AT_DISPATCH_SWITCH(TYPE, NAME, ...) THO_DISPATCH_SWITCH_TMPL(THO_EMPTY, TORCH_CHECK, TYPE, NAME, __VA_ARGS__)

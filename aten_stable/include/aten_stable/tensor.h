@@ -275,6 +275,13 @@ X(Tensor) X(c10::Scalar)
   Tensor std(int dim) const { return std(c10::OptionalIntArrayRef(int64_t(dim))); }
   Tensor var(int dim) const { return var(c10::OptionalIntArrayRef(int64_t(dim))); }
 
+  // Of a stream of CUDA's.
+  template <class Stream>
+  void record_stream(const Stream& stream) const {
+    BRIDGE(void, "record_stream", *this, static_cast<int64_t>(reinterpret_cast<intptr_t>(stream.stream())),
+           int64_t(stream.device_index()));
+  }
+
   std::string toString() const {
     TORCH_CHECK(is_cpu() || is_cuda(), "aten_stable: Tensor::toString is for CPU and CUDA tensors");
     return std::string(is_cpu() ? "CPU" : "CUDA") + c10::toString(scalar_type()) + "Type";

@@ -4,6 +4,7 @@
 
 #include <iterator>
 
+#include "numeric.h"
 #include "ops.h"
 
 namespace c10 {
@@ -159,6 +160,14 @@ class DeviceGuard : public OptionalDeviceGuard {
   explicit DeviceGuard(c10::Device device) : OptionalDeviceGuard(device) {}
 };
 
+// Do all elements, in their order and in memory, have indices below `most`?
+inline bool indices_fit(const Tensor& t, int64_t most) {
+  if (t.numel() == 0 || t.numel() >= most) return t.numel() == 0;
+  int64_t last = 0;
+  for (int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
+  return last < most;
+}
+
 using CheckedFrom = const char*;
 struct TensorArg {
   TensorArg(const Tensor& t, const char* argument, int at) : tensor(t), name(argument), pos(at) {}
@@ -238,6 +247,14 @@ inline Context& globalContext() {
 
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace at
+
+// What implements ATen's functions there is here the function itself.
+namespace at::native {
+using namespace at;
+inline bool canUse32BitIndexMath(const Tensor& t, int64_t most = std::numeric_limits<int32_t>::max()) {
+  return indices_fit(t, most);
+}
+}  // namespace at::native
 
 namespace c10 {
 inline namespace ATEN_STABLE_VERSION {

@@ -1,1 +1,2 @@
-#error "aten_stable: <ATen/cuda/CUDAEvent.h> is not covered: use cudaEvent_t and getCurrentCUDAStream()"
+#pragma once
+#include <aten_stable/event.h>
