@@ -1,5 +1,6 @@
 """Written by aten_stable: the functions of the library beside this file, as operators of torch."""
 
+import builtins
 import contextlib
 import ctypes
 import json
@@ -73,8 +74,13 @@ def _address(generator):
     return generator if generator is None else id(generator)
 
 
+def _dtype(number):
+    """torch.ops takes a dtype by its number, and gives that back."""
+    return number if number is None else torch.ops.aten.empty.memory_format([0], dtype=number, device="meta").dtype
+
+
 _TO_CPP = {"": lambda value: value, "number": _words, "numbers": _words_of_all, "generator": _address}
-_FROM_CPP = {"": lambda value: value, "number": _number, "numbers": _numbers, "generator": _generator}
+_FROM_CPP = {"": lambda value: value, "number": _number, "numbers": _numbers, "generator": _generator, "dtype": _dtype}
 
 
 def _signed(number):
@@ -192,6 +198,7 @@ _OWN = {
     "philox(int generator, int device, int increment) -> (int, int)": lambda address, device, increment: _philox(
         _generator(address), device, increment
     ),
+    "gpus() -> int": lambda: torch.cuda.device_count(),
     "record_stream(Tensor self, int stream, int device) -> ()": _record_stream,
     "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
@@ -307,6 +314,8 @@ def _function(namespace, name, doc, entries):
             if f"Declaration: {declaration}" in text or f"operator '{declaration}'" in text:
                 text = f"{name}(): incompatible function arguments. It takes: {'; '.join(schemas)}. torch says: {text}"
                 raise TypeError(text) from None
+            if thrown := re.match(r"aten_stable:(TypeError|NotImplementedError):", text):
+                raise getattr(builtins, thrown[1])(text[thrown.end() :]) from None
             if text.startswith("incompatible function arguments"):
                 raise TypeError(f"{name}(): {text}") from None
             if re.match(r"\"[^\"]*\" not implemented for '\w+'", text):

@@ -65,6 +65,13 @@ def python_objects() -> set[str]:
 
 # What the stable ABI's own headers declare under ATen's names.
 FROM_TORCH = {"kCPU", "kCUDA", "kMeta", "kStrided", "CppTypeToScalarType", "C10_HOST_DEVICE", "C10_DEVICE", "C10_HOST"}
+FROM_TORCH |= {
+    "C10_WARP_SIZE",
+    "C10_LAUNCH_BOUNDS_0",
+    "C10_LAUNCH_BOUNDS_1",
+    "C10_LAUNCH_BOUNDS_2",
+    "CUDA_KERNEL_ASSERT",
+}
 FROM_TORCH |= {"C10_LIKELY", "C10_UNLIKELY", "C10_RESTRICT", "C10_NOINLINE", "C10_ALWAYS_INLINE"}
 
 

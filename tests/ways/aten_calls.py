@@ -52,13 +52,20 @@ def of_options(module, ops):
     found += [module.total(many), module.total(many, [0], mode="mean"), module.total(many, first=1, dims=[0, 1])]
     found += [module.reduced(eighths(2, 3, 4), many[0][:, :1]), module.named(many[0]), module.like_rows(many[0], 2)]
     found += [said(module.reduced, many[0], many[0].sum()), module.asked(many[0], many[1]), module.LEVEL]
+    found += [module.nested([many, many[::-1]], [[1], [2]]), module.product(3, 4), module.products(*many)]
+    found += [said(module.refused, kind) for kind in (0, 1, 2, 3, 5, 6, 7)]
     return [*found, said(module.total, []), said(module.total, many, mode="median")]
 
 
 def of_registered(module, ops):
     x, y = eighths(3, 4), eighths(3, 4) + 1
     found = [ops.registered.scaled_add(x, y), ops.registered.scaled_add(x, y, scale=0.25, sum_over=[1])]
-    found += [ops.registered.halved(x), ops.registered.ranks(x[None]), ops.registered.floors(x, 0.5)]
+    found += [
+        ops.registered.halved(x),
+        ops.registered.doubled(x),
+        ops.registered.ranks(x[None]),
+        ops.registered.floors(x, 0.5),
+    ]
     return [*found, str(ops.registered.scaled_add.default._schema).partition("::")[2]]
 
 
@@ -68,6 +75,7 @@ def of_numbers(module, ops):
     exact += [module.number(n), module.into(torch.empty_like(x), x, x + 1), said(module.number, x[:0])]
     leaves = [(x.double() / 3 + 0.01).requires_grad_(), eighths(4, 4, dtype=torch.float64).requires_grad_()]
     assert torch.autograd.gradcheck(lambda *both: module.scalars(*both)[7], leaves)
+    exact += [module.summed(x.double()), *module.facts(x, rows[:1].half()), module.turned(torch.complex(x + 3, x))]
     return [*exact, [(t.dtype, t.shape) for t in module.scalars(x, x)]]
 
 

@@ -311,6 +311,28 @@ def test_checks_and_what_is_thrown(options, tensor):
         assert issubclass(found[0][0], Exception)
 
 
+@pytest.mark.parametrize("kind", range(9))
+def test_types_of_exceptions(options, kind):
+    found = [outcome(module.refused, kind) for module in options]
+    assert_same(*found)
+    by_torch_ops = outcome(options[1].refused, torch.tensor(kind))  # no int: not the quick way
+    assert_same(by_torch_ops, found[0])
+
+
+def test_overloads_by_cast_and_lists_of_lists(options, tensor):
+    x, y = tensor(2, 3), tensor(2, 3)
+    assert_same(*((module.product(3, 5), module.products(x, y)) for module in options))
+    for lists, counts in (
+        ([[x, y], [y]], [[1], [4, 5]]),
+        ([[x, y], [x]], [[], [0]]),
+        ([[x]], [[1]]),
+        ([[x, y], []], [[1]]),
+    ):
+        assert_same(*(outcome(module.nested, lists, counts) for module in options))
+    assert_same(*(module.nested([[x, y], [y]], [[], [1]], torch.float16) for module in options))
+    assert_same(*(outcome(module.nested, [[x, None]], [[1]])[0] for module in options))
+
+
 @pytest.mark.parametrize("n", range(4))
 def test_assertions(options, n):
     found = [str(outcome(module.asserted, n)) for module in options]
@@ -373,6 +395,39 @@ def test_integers(modules, dtype):
     n = torch.tensor([5, 9, -7, 1 << 20], dtype=dtype)
     assert_same(*(module.integers(n) for module in modules["numbers"]))
     assert [module.number(n) for module in modules["numbers"]] == [float(n.sum())] * 2
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_of_threads(modules, tensor, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        x = tensor(100, 10, dtype=torch.float64)
+        for case in (x, x.t(), x[:1], x[:0]):
+            for grain in (1, 16, 400, 5000):
+                assert_same(*(module.summed(case, grain) for module in modules["numbers"]))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_facts_of_tensors(modules, tensor):
+    x = tensor(4, 6, 2)
+    cases = [x, x.transpose(0, 2), x[:, ::2], x[:, :1], x[:0], x[:0, ::2], x.sum(), x[0, 0, 0].expand(3)]
+    cases += [
+        x[:, 1:2, 0],
+        x.to(memory_format=torch.contiguous_format)[..., None, :],
+        torch.empty_strided((2, 3), (3, 1)),
+    ]
+    for case in cases:
+        for other in (case, case.sum().half(), torch.ones(1, dtype=torch.int32), torch.ones(5, 1, 6, 2)):
+            found = [outcome(module.facts, case, other) for module in modules["numbers"]]
+            assert_same(*found)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_functions(modules, tensor, dtype):
+    z = torch.complex(tensor(40, dtype=torch.float64), tensor(41, dtype=torch.float64)[1:]).to(dtype)
+    assert_same(*(module.turned(z) for module in modules["numbers"]))
 
 
 @pytest.fixture

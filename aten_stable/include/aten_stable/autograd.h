@@ -2,6 +2,7 @@
 // guards of dispatch keys; the Dispatcher, as far as kernels for Autograd keys call on to the other kernels with it.
 #pragma once
 
+#include "keys.h"
 #include "node.h"
 
 namespace at {
@@ -27,32 +28,25 @@ struct AutoNonVariableTypeMode : AutoDispatchBelowAutograd {
   }
 };
 
+namespace autocast {
+// As torch casts under autocast; a weight is cast each time.
+inline Tensor cached_cast(c10::ScalarType to, const Tensor& t, c10::DeviceType device = c10::DeviceType::CUDA) {
+  const bool eligible =
+      t.defined() && t.device().type() == device && t.is_floating_point() && t.scalar_type() != c10::ScalarType::Double;
+  return eligible && t.scalar_type() != to ? t.to(to) : t;
+}
+inline std::optional<Tensor> cached_cast(c10::ScalarType to, const std::optional<Tensor>& t,
+                                         c10::DeviceType device = c10::DeviceType::CUDA) {
+  return t ? std::optional(cached_cast(to, *t, device)) : std::nullopt;
+}
+}  // namespace autocast
+
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace at
 
 namespace c10 {
 inline namespace ATEN_STABLE_VERSION {
 
-// clang-format off
-#define ATEN_STABLE_KEYS(X) \
-  X(CPU) X(CUDA) X(Meta) X(XPU) X(MPS) X(PrivateUse1) X(SparseCPU) X(SparseCUDA) X(QuantizedCPU) X(QuantizedCUDA) \
-  X(ADInplaceOrView) X(Autograd) X(AutogradOther) X(AutogradCPU) X(AutogradCUDA) X(AutogradMeta) X(AutogradXPU) \
-  X(AutogradMPS) X(AutogradPrivateUse1) X(Autocast) X(AutocastCPU) X(AutocastCUDA) X(AutocastXPU) X(AutocastMPS) \
-  X(BackendSelect) X(CompositeExplicitAutograd) X(CompositeImplicitAutograd)
-// clang-format on
-enum class DispatchKey : uint16_t {
-#define X(key) key,
-  ATEN_STABLE_KEYS(X)
-#undef X
-};
-inline const char* toString(DispatchKey key) {
-  static constexpr const char* names[] = {
-#define X(key) #key,
-      ATEN_STABLE_KEYS(X)
-#undef X
-  };
-  return names[static_cast<size_t>(key)];
-}
 // As in c10, where Autocast is CUDA's.
 constexpr DispatchKey autocast_dispatch_keyset = DispatchKey::AutocastCUDA;
 
@@ -179,6 +173,9 @@ inline variable_list grad(const variable_list& outputs, const variable_list& inp
                                        create_graph, allow_unused));
 }
 
+inline Variable make_variable(const at::Tensor& data, bool requires_grad = false, bool = true) {
+  return data.defined() ? data.detach().set_requires_grad(requires_grad) : Variable();
+}
 inline bool any_variable_requires_grad(const variable_list& variables) {
   return std::any_of(variables.begin(), variables.end(),
                      [](const Variable& v) { return v.defined() && v.requires_grad(); });

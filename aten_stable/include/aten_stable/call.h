@@ -19,8 +19,8 @@ inline namespace ATEN_STABLE_VERSION {
                               ? torch_exception_get_what_without_backtrace()
                               : text(op, " failed; torch has printed why to stderr (from 2.13 on, it is said here)");
   if (op.substr(0, kOurs.size()) == kOurs && why.find("Could not find schema") != std::string::npos)
-    throw std::runtime_error(text(why, " The Python file beside the library defines it: import that"));
-  throw std::runtime_error(why);
+    throw c10::Error(text(why, " The Python file beside the library defines it: import that"));
+  throw c10::Error(why);
 }
 
 template <class... R, size_t... I>

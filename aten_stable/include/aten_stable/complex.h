@@ -6,6 +6,8 @@
 
 #include <complex>
 
+#include "version.h"
+
 #ifdef __CUDACC__
 #define ATEN_STABLE_COMPLEX thrust
 #else
@@ -13,10 +15,12 @@
 #endif
 
 namespace aten_stable {
+inline namespace ATEN_STABLE_VERSION {
 template <class T>
 C10_HOST_DEVICE ATEN_STABLE_COMPLEX::complex<T> plain(const c10::complex<T>& z) {
   return static_cast<ATEN_STABLE_COMPLEX::complex<T>>(z);
 }
+}  // namespace ATEN_STABLE_VERSION
 }  // namespace aten_stable
 
 namespace std {

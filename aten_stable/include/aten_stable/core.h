@@ -9,6 +9,7 @@
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/device.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -68,6 +69,27 @@ static_assert(TORCH_FEATURE_VERSION == TORCH_TARGET_VERSION,
 #define ATEN_STABLE_NO(words) [[deprecated("aten_stable: " words)]]
 #endif
 
+namespace c10 {
+inline namespace ATEN_STABLE_VERSION {
+// What TORCH_CHECK and its like throw, and calls of ATen that fail. Those of particular types leave the library as what
+// torch and Python know (module.h, python.h).
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  const char* what_without_backtrace() const noexcept { return what(); }
+  std::string msg() const { return what(); }
+};
+#define X(name)         \
+  struct name : Error { \
+    using Error::Error; \
+  };
+// clang-format off
+X(IndexError) X(ValueError) X(TypeError) X(NotImplementedError)
+// clang-format on
+#undef X
+}  // namespace ATEN_STABLE_VERSION
+}  // namespace c10
+
 namespace aten_stable {
 inline namespace ATEN_STABLE_VERSION {
 
@@ -92,7 +114,7 @@ class Failure {
  public:
   Failure() = default;
   Failure(const Failure&) = delete;
-  [[noreturn]] ~Failure() noexcept(false) { throw std::runtime_error(words_.str()); }
+  [[noreturn]] ~Failure() noexcept(false) { throw c10::Error(words_.str()); }
   template <class T>
   Failure& operator<<(const T& value) {
     words_ << value;
@@ -115,22 +137,24 @@ class Failure {
                                       "please report an enhancement request to PyTorch.)",                           \
                                       ##__VA_ARGS__)); \
   }
-#define TORCH_CHECK(cond, ...) ATEN_STABLE_THROW_UNLESS(std::runtime_error, cond, ##__VA_ARGS__)
-#define TORCH_CHECK_INDEX(cond, ...) ATEN_STABLE_THROW_UNLESS(std::out_of_range, cond, ##__VA_ARGS__)
-#define TORCH_CHECK_VALUE(cond, ...) ATEN_STABLE_THROW_UNLESS(std::invalid_argument, cond, ##__VA_ARGS__)
-#define TORCH_CHECK_TYPE(cond, ...) \
-  static_assert(false, "aten_stable: TORCH_CHECK_TYPE is not covered: write TORCH_CHECK or TORCH_CHECK_VALUE")
-#define TORCH_CHECK_NOT_IMPLEMENTED(cond, ...) \
-  static_assert(false, "aten_stable: TORCH_CHECK_NOT_IMPLEMENTED is not covered: write TORCH_CHECK")
-#define TORCH_INTERNAL_ASSERT(cond, ...)                                                                           \
-  if (C10_UNLIKELY_OR_CONST(!(cond))) {                                                                            \
-    throw std::runtime_error(::aten_stable::text(#cond " INTERNAL ASSERT FAILED at \"", __FILE__, "\":", __LINE__, \
-                                                 ", please report a bug to PyTorch. ", ##__VA_ARGS__));            \
+#define TORCH_CHECK(cond, ...) ATEN_STABLE_THROW_UNLESS(c10::Error, cond, ##__VA_ARGS__)
+#define TORCH_CHECK_WITH(type, cond, ...) ATEN_STABLE_THROW_UNLESS(c10::type, cond, ##__VA_ARGS__)
+#define TORCH_CHECK_INDEX(cond, ...) TORCH_CHECK_WITH(IndexError, cond, ##__VA_ARGS__)
+#define TORCH_CHECK_VALUE(cond, ...) TORCH_CHECK_WITH(ValueError, cond, ##__VA_ARGS__)
+#define TORCH_CHECK_TYPE(cond, ...) TORCH_CHECK_WITH(TypeError, cond, ##__VA_ARGS__)
+#define TORCH_CHECK_NOT_IMPLEMENTED(cond, ...) TORCH_CHECK_WITH(NotImplementedError, cond, ##__VA_ARGS__)
+#define TORCH_CHECK_LINALG(cond, ...) \
+  static_assert(false, "aten_stable: TORCH_CHECK_LINALG is not covered: write TORCH_CHECK, which raises RuntimeError")
+#define C10_THROW_ERROR(type, words) throw c10::type(words)
+#define TORCH_INTERNAL_ASSERT(cond, ...)                                                                   \
+  if (C10_UNLIKELY_OR_CONST(!(cond))) {                                                                    \
+    throw c10::Error(::aten_stable::text(#cond " INTERNAL ASSERT FAILED at \"", __FILE__, "\":", __LINE__, \
+                                         ", please report a bug to PyTorch. ", ##__VA_ARGS__));            \
   }
 #define AT_ASSERT(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
 #define AT_ASSERTM(cond, ...) TORCH_INTERNAL_ASSERT(cond, ##__VA_ARGS__)
 #define AT_CHECK(cond, ...) TORCH_CHECK(cond, ##__VA_ARGS__)
-#define AT_ERROR(...) throw std::runtime_error(::aten_stable::text(__VA_ARGS__))
+#define AT_ERROR(...) throw c10::Error(::aten_stable::text(__VA_ARGS__))
 #define TORCH_CHECK_OP(a, b, op) \
   switch (0)                     \
   case 0:                        \
@@ -243,7 +267,9 @@ inline std::ostream& operator<<(std::ostream& out, const TypeMeta& type) {
 }
 
 inline bool isFloatingType(ScalarType t) {
-  return t == ScalarType::Double || t == ScalarType::Float || t == ScalarType::Half || t == ScalarType::BFloat16;
+  return t == ScalarType::Double || t == ScalarType::Float || t == ScalarType::Half || t == ScalarType::BFloat16 ||
+         t == ScalarType::Float8_e4m3fn || t == ScalarType::Float8_e5m2 || t == ScalarType::Float8_e4m3fnuz ||
+         t == ScalarType::Float8_e5m2fnuz || t == ScalarType::Float8_e8m0fnu;
 }
 inline bool isComplexType(ScalarType t) {
   return t == ScalarType::ComplexFloat || t == ScalarType::ComplexDouble || t == ScalarType::ComplexHalf;
@@ -516,6 +542,8 @@ struct TensorOptions {
   TensorOptions(ScalarType t) : dtype_(t) {}
   TensorOptions(TypeMeta t) : dtype_(t) {}
   TensorOptions(Device d) : device_(d) {}
+  TensorOptions(const char* d) : device_(Device(d)) {}
+  TensorOptions(const std::string& d) : device_(Device(d)) {}
   TensorOptions(DeviceType d) : device_(Device(d)) {}
   TensorOptions(Layout l) : layout_(l) {}
   TensorOptions(MemoryFormat f) : memory_format_(f) {}
@@ -575,13 +603,20 @@ inline TensorOptions pinned_memory(bool yes) { return TensorOptions().pinned_mem
 
 }  // namespace ATEN_STABLE_VERSION
 
+inline ScalarType typeMetaToScalarType(TypeMeta type) { return type.toScalarType(); }
+inline TypeMeta scalarTypeToTypeMeta(ScalarType type) { return type; }
+
 constexpr auto kByte = ScalarType::Byte, kUInt8 = ScalarType::Byte, kChar = ScalarType::Char, kInt8 = ScalarType::Char,
                kShort = ScalarType::Short, kInt16 = ScalarType::Short, kInt = ScalarType::Int, kInt32 = ScalarType::Int,
                kLong = ScalarType::Long, kInt64 = ScalarType::Long, kHalf = ScalarType::Half,
                kFloat16 = ScalarType::Half, kBFloat16 = ScalarType::BFloat16, kFloat = ScalarType::Float,
                kFloat32 = ScalarType::Float, kDouble = ScalarType::Double, kFloat64 = ScalarType::Double,
-               kBool = ScalarType::Bool, kComplexFloat = ScalarType::ComplexFloat,
-               kComplexDouble = ScalarType::ComplexDouble;
+               kBool = ScalarType::Bool, kComplexHalf = ScalarType::ComplexHalf,
+               kComplexFloat = ScalarType::ComplexFloat, kComplexDouble = ScalarType::ComplexDouble,
+               kUInt16 = ScalarType::UInt16, kUInt32 = ScalarType::UInt32, kUInt64 = ScalarType::UInt64,
+               kFloat8_e4m3fn = ScalarType::Float8_e4m3fn, kFloat8_e5m2 = ScalarType::Float8_e5m2,
+               kFloat8_e4m3fnuz = ScalarType::Float8_e4m3fnuz, kFloat8_e5m2fnuz = ScalarType::Float8_e5m2fnuz,
+               kFloat8_e8m0fnu = ScalarType::Float8_e8m0fnu;
 
 }  // namespace c10
 
@@ -632,18 +667,66 @@ using torch::headeronly::RestrictPtrTraits;
 #endif
 
 inline namespace ATEN_STABLE_VERSION {
+inline bool& is_part_of_loop() {
+  static thread_local bool yes = false;
+  return yes;
+}
+inline bool in_parallel_region() { return is_part_of_loop(); }
+// f is given all at once where torch takes one thread: then no other code runs beside it.
 template <class F>
 void parallel_for(int64_t begin, int64_t end, int64_t grain_size, const F& f) {
-  torch::stable::parallel_for(begin, end, grain_size, f);
+  struct Part {
+    explicit Part(bool yes) : before(is_part_of_loop()) { is_part_of_loop() = before || yes; }
+    ~Part() { is_part_of_loop() = before; }
+    const bool before;
+  };
+  torch::stable::parallel_for(begin, end, grain_size, [&](int64_t from, int64_t to) {
+    const Part part(to - from < end - begin);
+    f(from, to);
+  });
 }
 namespace internal {
 constexpr int64_t GRAIN_SIZE = 32768;
 }
 inline int get_num_threads() { return static_cast<int>(torch::stable::get_num_threads()); }
+inline int get_thread_num() {
+  uint32_t number = 0;
+  TORCH_ERROR_CODE_CHECK(torch_get_thread_idx(&number));
+  return static_cast<int>(number);
+}
+inline void init_num_threads() {}  // torch has done it
+// As ATen: each thread's part starts from `identity`, and the parts are joined in the order of the threads.
+template <class T, class F, class Join>
+T parallel_reduce(int64_t begin, int64_t end, int64_t grain_size, T identity, const F& f, const Join& join) {
+  if (begin >= end) return identity;
+  const int threads = get_num_threads();
+  if (end - begin <= grain_size || in_parallel_region() || threads == 1) return f(begin, end, identity);
+  struct Part {  // of its own, so that bools are no bits of one word
+    T value;
+  };
+  std::vector<Part> parts(static_cast<size_t>(threads), Part{identity});
+  parallel_for(begin, end, grain_size, [&](int64_t from, int64_t to) {
+    parts[static_cast<size_t>(get_thread_num())].value = f(from, to, identity);
+  });
+  T all = identity;
+  for (const Part& part : parts) all = join(all, part.value);
+  return all;
+}
 }  // namespace ATEN_STABLE_VERSION
 
 }  // namespace at
 
 namespace torch {
 using namespace at;
+using Dtype = at::ScalarType;
+constexpr auto kU8 = at::kByte, kU16 = at::kUInt16, kU32 = at::kUInt32, kU64 = at::kUInt64, kI8 = at::kChar,
+               kI16 = at::kShort, kI32 = at::kInt, kI64 = at::kLong, kF16 = at::kHalf, kF32 = at::kFloat,
+               kF64 = at::kDouble;
 }  // namespace torch
+
+template <>
+struct std::hash<c10::Device> {
+  size_t operator()(const c10::Device& device) const noexcept {
+    return static_cast<size_t>(device.type()) << 8 | static_cast<unsigned char>(device.index());
+  }
+};

@@ -18,8 +18,8 @@ inline namespace ATEN_STABLE_VERSION {
 
 inline void check(cudaError_t error, const char* file, int line) {
   if (error == cudaSuccess) return;
-  throw std::runtime_error(::aten_stable::text("CUDA error: ", cudaGetErrorString(error), " (", cudaGetErrorName(error),
-                                               ") at ", file, ":", line));
+  throw c10::Error(::aten_stable::text("CUDA error: ", cudaGetErrorString(error), " (", cudaGetErrorName(error),
+                                       ") at ", file, ":", line));
 }
 inline DeviceIndex current_device() {
   int device = 0;
@@ -218,8 +218,7 @@ X(getCurrentCUDABlasLtHandle, "at::matmul, at::addmm or at::baddbmm, which use c
 X(getCurrentCUDASparseHandle, "the sparse functions of torch in Python")
 X(getCurrentCUDASolverDnHandle, "at::linalg_solve, at::linalg_svd or at::linalg_eigh, which use cuSOLVER")
 #undef X
-inline bool is_available() { return device_count() > 0; }
-inline int64_t getNumGPUs() { return device_count(); }
+inline int64_t getNumGPUs() { return c10::cuda::device_count(); }
 inline int warp_size() { return getCurrentDeviceProperties()->warpSize; }
 }  // namespace ATEN_STABLE_VERSION
 

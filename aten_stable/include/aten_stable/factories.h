@@ -100,6 +100,18 @@ template <class T>
 Tensor tensor(std::initializer_list<T> values, const c10::TensorOptions& o = {}) {
   return from_values(values.begin(), {static_cast<int64_t>(values.size())}, o);
 }
+// Rows of numbers.
+template <class T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const c10::TensorOptions& o = {}) {
+  const size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+  std::vector<T> all;
+  for (const auto& row : rows) {
+    TORCH_CHECK(row.size() == columns, "Expected all sub-lists to have sizes: ", columns,
+                ", but got sub-list with sizes: ", row.size());
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  return from_values(all.data(), {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)}, o);
+}
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 Tensor tensor(T value, const c10::TensorOptions& o = {}) {
   return from_values(&value, {}, o);
@@ -120,6 +132,19 @@ inline Tensor from_blob(void* data, c10::IntArrayRef sizes, const c10::TensorOpt
   int64_t step = 1;
   for (size_t i = sizes.size(); i-- > 0; step *= sizes[i]) strides[i] = step;
   return from_blob(data, sizes, strides, o);
+}
+
+template <class Deleter, std::enable_if_t<std::is_invocable_v<Deleter, void*>, int> = 0>
+Tensor from_blob(void*, c10::IntArrayRef, const Deleter&, const c10::TensorOptions& = {}) {
+  static_assert(::aten_stable::never<Deleter>,
+                "aten_stable: from_blob with a deleter is not covered: make the tensor by at::empty and write into its "
+                "data_ptr()");
+  return {};
+}
+template <class Deleter, std::enable_if_t<std::is_invocable_v<Deleter, void*>, int> = 0>
+Tensor from_blob(void* data, c10::IntArrayRef sizes, c10::IntArrayRef, const Deleter& deleter,
+                 const c10::TensorOptions& = {}) {
+  return from_blob(data, sizes, deleter);
 }
 
 // As ATen does it: the number becomes a tensor like b first.
@@ -154,6 +179,10 @@ inline std::tuple<Tensor, Tensor> std_mean(const Tensor& t, int dim) {
 inline std::tuple<Tensor, Tensor> var_mean(const Tensor& t, int dim) {
   return var_mean(t, c10::OptionalIntArrayRef(int64_t(dim)));
 }
+inline c10::ScalarType promote_types(c10::ScalarType a, c10::ScalarType b) {
+  return ATEN(c10::ScalarType, "promote_types", "", "promote_types(ScalarType type1, ScalarType type2) -> ScalarType",
+              a, b);
+}
 inline int64_t numel(const Tensor& t) { return t.numel(); }
 inline int64_t size(const Tensor& t, int64_t dim) { return t.size(dim); }
 inline int64_t stride(const Tensor& t, int64_t dim) { return t.stride(dim); }
@@ -165,3 +194,19 @@ inline Tensor& copy_(Tensor& t, const Tensor& from, bool non_blocking = false) {
 
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace at
+
+namespace c10 {
+inline ScalarType promoteTypes(ScalarType a, ScalarType b) { return at::promote_types(a, b); }
+}  // namespace c10
+
+namespace at {
+inline bool hasCUDA() { return globalContext().hasCUDA(); }
+}  // namespace at
+
+// CUDA as sources without device code ask for it.
+namespace at::cuda {
+inline namespace ATEN_STABLE_VERSION {
+inline size_t device_count() { return static_cast<size_t>(BRIDGE(int64_t, "gpus")); }
+inline bool is_available() { return device_count() > 0; }
+}  // namespace ATEN_STABLE_VERSION
+}  // namespace at::cuda

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "keys.h"
 #include "module.h"
 
 namespace torch {
@@ -25,6 +26,35 @@ struct class_ {
     return *this;
   }
 };
+
+struct CppFunction {
+  template <class T = void>
+  static CppFunction makeFallthrough() {
+    static_assert(::aten_stable::never<T>,
+                  "aten_stable: CppFunction::makeFallthrough is not covered: leave it out: torch passes over a key "
+                  "that has no kernel");
+    return {};
+  }
+};
+
+template <class F>
+struct KeyedFunction {
+  c10::DispatchKey key;
+  F function;
+};
+template <class F>
+KeyedFunction<F> dispatch(c10::DispatchKey key, F function) {
+  return {key, function};
+}
+template <class F>
+KeyedFunction<F> dispatch(c10::DeviceType device, F function) {
+  TORCH_CHECK(device == c10::DeviceType::CPU || device == c10::DeviceType::CUDA || device == c10::DeviceType::Meta,
+              "torch::dispatch: kernels are covered for CPU, CUDA and Meta");
+  return {device == c10::DeviceType::CPU    ? c10::DispatchKey::CPU
+          : device == c10::DeviceType::CUDA ? c10::DispatchKey::CUDA
+                                            : c10::DispatchKey::Meta,
+          function};
+}
 
 class Library {
  public:
@@ -67,8 +97,36 @@ class Library {
         .impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
     return *this;
   }
+  // m.impl("name", torch::dispatch(c10::DispatchKey::CPU, &function)), and with the key alone.
+  template <class F>
+  Library& impl(const char* name, const KeyedFunction<F>& f) {
+    return impl(name, f.key, f.function);
+  }
+  template <class F>
+  Library& impl(const char* name, c10::DispatchKey key, F f) {
+    check<F>();
+    ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, c10::toString(key))
+        .impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
+    return *this;
+  }
+  template <class F>
+  Library& def(const char* schema, const KeyedFunction<F>& f) {
+    def(schema);
+    const std::string given = schema;
+    return impl(given.substr(0, given.find('(')).c_str(), f.key, f.function);
+  }
+  // The stable ABI of torch 2.10 takes no tags. Without these torch.compile is as careful or more.
+  Library& def(const char* schema, const std::vector<at::Tag>& tags) {
+    for (const at::Tag tag : tags)
+      TORCH_CHECK(tag == at::Tag::pt2_compliant_tag || tag == at::Tag::needs_fixed_stride_order ||
+                      tag == at::Tag::needs_exact_strides || tag == at::Tag::flexible_layout,
+                  schema, ": a tag is not covered: define the operator in Python, with torch.library.define");
+    return def(schema);
+  }
+  Library& fallback(const CppFunction&) { return *this; }
   // Where the fake kernel is: torch only names it if it is missing.
   void set_python_module(const char*, const char* = "") {}
+  void impl_abstract_pystub(const char*, const char* = "") {}
 
  private:
   template <class F>

@@ -113,7 +113,24 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
                                        f(pass<std::tuple_element_t<I, typename S::Declared>>(std::get<I>(held))...));
   }
 
-  template <bool none_is_wrong = false, class F>
+  // The types that torch turns into Python's; where a Python file is in front, it knows two more, by their first words.
+  template <bool in_module, class F>
+  void with_known_errors(const F& f) {
+    try {
+      f();
+    } catch (const c10::IndexError& error) {
+      throw std::out_of_range(error.what());
+    } catch (const c10::ValueError& error) {
+      throw std::invalid_argument(error.what());
+    } catch (const c10::TypeError& error) {
+      throw std::runtime_error(text(in_module ? "aten_stable:TypeError:" : "", error.what()));
+    } catch (const c10::NotImplementedError& error) {
+      throw std::runtime_error(text(in_module ? "aten_stable:NotImplementedError:" : "", error.what()));
+    }
+  }
+
+  // in_module: of PYBIND11_MODULE.
+  template <bool in_module = false, class F>
   Kernel kernel(F f) {
     using S = Signature<F>;
     static constexpr size_t count = std::tuple_size_v<typename S::Arguments>;
@@ -122,7 +139,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
         throw std::runtime_error(text("aten_stable: the schema has ", inputs, " arguments and ", outputs,
                                       " results, and the C++ function ", count, " and ",
                                       Results<typename S::Result>::count));
-      run<none_is_wrong>(f, stack, std::make_index_sequence<count>());
+      with_known_errors<in_module>([&] { run<in_module>(f, stack, std::make_index_sequence<count>()); });
     };
   }
 
@@ -142,9 +159,17 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     ((all += std::string(all.empty() ? "" : ", ") + '"' + python_kind<T> + '"'), ...);
     return "[" + all + "]";
   }
+  template <class... T>
+  std::string result_kinds() {
+    static_assert(((!std::is_same_v<T, c10::Layout> && !std::is_same_v<T, c10::MemoryFormat>) && ...),
+                  "aten_stable: a Layout or MemoryFormat as a result is not covered: ask the tensor in Python");
+    std::string all;
+    ((all += std::string(all.empty() ? "" : ", ") + '"' + result_kind<T> + '"'), ...);
+    return "[" + all + "]";
+  }
   template <class T>
   struct ResultKinds {
-    static std::string list() { return kinds(static_cast<std::tuple<Bare<T>>*>(nullptr)); }
+    static std::string list() { return result_kinds<Bare<T>>(); }
   };
   template <>
   struct ResultKinds<void> {
@@ -152,7 +177,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   };
   template <class... T>
   struct ResultKinds<std::tuple<T...>> {
-    static std::string list() { return kinds(static_cast<std::tuple<Bare<T>...>*>(nullptr)); }
+    static std::string list() { return result_kinds<Bare<T>...>(); }
   };
   template <class A, class B>
   struct ResultKinds<std::pair<A, B>> : ResultKinds<std::tuple<A, B>> {};

@@ -15,6 +15,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
   inline std::string literal(const std::string& value) { return literal(value.c_str()); }
   inline std::string literal(std::nullopt_t) { return "None"; }
+  inline std::string literal(c10::ScalarType value) { return std::to_string(static_cast<int>(value)); }
   template <class T>
   std::enable_if_t<std::is_arithmetic_v<T> && !std::is_same_v<T, bool>, std::string> literal(T value) {
     if constexpr (std::is_integral_v<T>) return std::to_string(value);
@@ -61,6 +62,33 @@ inline namespace ATEN_STABLE_VERSION {
 
 struct none {};
 struct kw_only {};
+struct doc {
+  explicit doc(const char* text) : text(text) {}
+  const char* text;
+};
+// Results are values: nothing refers to what C++ keeps.
+enum class return_value_policy {
+  automatic,
+  automatic_reference,
+  take_ownership,
+  copy,
+  move,
+  reference,
+  reference_internal
+};
+template <size_t, size_t>
+struct keep_alive {};
+using ssize_t = std::ptrdiff_t;
+// Which function of a name: py::overload_cast<int, int>(&add).
+template <class... Args>
+struct OverloadCast {
+  template <class R>
+  constexpr auto operator()(R (*function)(Args...)) const {
+    return function;
+  }
+};
+template <class... Args>
+constexpr OverloadCast<Args...> overload_cast{};
 // Under torch.ops it is released already, and then nothing is done.
 class gil_scoped_release {
  public:
@@ -145,7 +173,8 @@ struct init {};
                        " is not covered: take and return tensors, numbers, strings, lists of " \
                        "these, and convert in Python") name
 // clang-format off
-X(object); X(handle); X(dict); X(list); X(tuple); X(bytes); X(str); X(function); X(array); X(buffer);
+X(object); X(handle); X(dict); X(list); X(tuple); X(bytes); X(str); X(function); X(array); X(buffer); X(args);
+X(kwargs); X(int_); X(float_); X(bool_); X(capsule); X(set); X(iterable); X(sequence); X(slice); X(type);
 // clang-format on
 #undef X
 template <class T, int flags = 0>
@@ -156,6 +185,27 @@ class ATEN_STABLE_NO("py::array_t is not covered: take a Tensor: torch.from_nump
 ATEN_STABLE_NO_ERROR(type_error); ATEN_STABLE_NO_ERROR(key_error); ATEN_STABLE_NO_ERROR(attribute_error);
 ATEN_STABLE_NO_ERROR(import_error); ATEN_STABLE_NO_ERROR(stop_iteration); ATEN_STABLE_NO_ERROR(cast_error);
 // clang-format on
+class ATEN_STABLE_NO("py::error_already_set is not covered: no call here leaves an error of Python's")
+    error_already_set;
+class ATEN_STABLE_NO("py::gil_scoped_acquire is not covered: leave it out: nothing of Python is called")
+    gil_scoped_acquire;
+template <class T>
+class ATEN_STABLE_NO("py::enum_ is not covered: take an int, and write an enum.IntEnum in Python") enum_;
+template <class... Args>
+void print(Args&&...) {
+  static_assert(::aten_stable::never<Args...>,
+                "aten_stable: py::print is not covered: use std::cout, or print in Python");
+}
+template <class T, class... Args>
+void register_exception(Args&&...) {
+  static_assert(::aten_stable::never<T>,
+                "aten_stable: py::register_exception is not covered: throw py::value_error, "
+                "std::runtime_error or another of C++'s, which Python knows");
+}
+template <class... Args>
+void make_tuple(Args&&...) {
+  static_assert(::aten_stable::never<Args...>, "aten_stable: py::make_tuple is not covered: return a std::tuple");
+}
 class ATEN_STABLE_NO(
     "py::"  // not one text: x.options() is another, and scan.py has names alone
     "options is not covered: leave it out: a docstring begins with the schema") options;
@@ -200,6 +250,17 @@ class module_ {
   };
   Attribute attr(const char* name) { return {attributes_, name}; }
   template <class T = void>
+  static module_ import(const char*) {
+    static_assert(::aten_stable::never<T>,
+                  "aten_stable: py::module::import is not covered: import it in Python, and pass what it gives");
+    return module_("");
+  }
+  template <class... Args>
+  void add_object(Args&&...) {
+    static_assert(::aten_stable::never<Args...>,
+                  "aten_stable: add_object is not covered: set it in a Python file of the package");
+  }
+  template <class T = void>
   module_ def_submodule(const char*, const char* = "") {
     static_assert(::aten_stable::never<T>,
                   "aten_stable: submodules are not covered: bind the functions in this module");
@@ -232,6 +293,10 @@ class module_ {
   }
   using Arguments = std::vector<::aten_stable::Argument>;
   static void add(std::string& help, Arguments&, const char* text) { help = text; }
+  static void add(std::string& help, Arguments&, const pybind11::doc& text) { help = text.text; }
+  static void add(std::string&, Arguments&, return_value_policy) {}
+  template <size_t nurse, size_t patient>
+  static void add(std::string&, Arguments&, keep_alive<nurse, patient>) {}
   static void add(std::string&, Arguments& all, const arg& a) { all.push_back(a.argument); }
   static void add(std::string&, Arguments& all, kw_only) { all.push_back({"", std::nullopt, true}); }
   template <class... T>
@@ -247,6 +312,12 @@ using module = module_;
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace pybind11
 namespace py = pybind11;
+namespace torch {
+template <class F>
+F wrap_pybind_function(F function) {
+  return function;
+}
+}  // namespace torch
 
 // The namespace of the operators. `python -m aten_stable build` names it; a project's build, where one set of flags
 // serves all of its modules, gives what stands before the name of each.

@@ -72,6 +72,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   X(PyUnicode_Type) X(PyTuple_Type) X(PyList_Type) X(_Py_TrueStruct) X(_Py_FalseStruct) X(_Py_NoneStruct)
 #define ATEN_STABLE_PYTHON_ERRORS(X) \
   X(PyExc_RuntimeError)              \
+  X(PyExc_TypeError)                 \
   X(PyExc_ValueError) X(PyExc_IndexError) X(PyExc_OverflowError) X(PyExc_NotImplementedError) X(PyExc_MemoryError)
 
   struct Python {
@@ -198,6 +199,14 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       throw;
     } catch (const PythonError& error) {
       error.restore();
+    } catch (const c10::IndexError& error) {
+      set(python.PyExc_IndexError, error);
+    } catch (const c10::ValueError& error) {
+      set(python.PyExc_ValueError, error);
+    } catch (const c10::TypeError& error) {
+      set(python.PyExc_TypeError, error);
+    } catch (const c10::NotImplementedError& error) {
+      set(python.PyExc_NotImplementedError, error);
     } catch (const std::bad_alloc& error) {
       set(python.PyExc_MemoryError, error);
     } catch (const std::out_of_range& error) {

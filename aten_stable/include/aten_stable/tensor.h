@@ -3,6 +3,13 @@
 
 #include "core.h"
 
+namespace c10 {
+inline namespace ATEN_STABLE_VERSION {
+template <class T>
+class MaybeOwned;
+}
+}  // namespace c10
+
 // A member that does not exist here: an error with words, once somebody calls it.
 #define ATEN_STABLE_UNCOVERED(name, instead)                                                                 \
   template <class... Args>                                                                                   \
@@ -26,10 +33,9 @@ enum Reduction { None, Mean, Sum, END };
 #define ATEN(R, name, overload, text, ...) \
   ::aten_stable::call<R>(                  \
       ::aten_stable::Op{"aten::" name, ATEN_STABLE_OPERATORS name, overload, "aten_stable:op:" text}, ##__VA_ARGS__)
-#define BRIDGE(R, name, ...)                                                                                     \
-  ::aten_stable::call<R>(                                                                                        \
-      ::aten_stable::Op{ATEN_STABLE_OPERATORS name, ATEN_STABLE_OPERATORS name, "", ATEN_STABLE_OPERATORS name}, \
-      __VA_ARGS__)
+#define BRIDGE(R, name, ...) \
+  ::aten_stable::call<R>(    \
+      ::aten_stable::Op{ATEN_STABLE_OPERATORS name, ATEN_STABLE_OPERATORS name, "", ATEN_STABLE_OPERATORS name}, ##__VA_ARGS__)
 #define TENSORS(...) std::tuple<__VA_ARGS__>
 // Templates, so that only what is used is compiled.
 #define G template <class = void>
@@ -50,12 +56,16 @@ namespace indexing {
 struct TensorIndex;
 }
 
+enum class Backend { CPU, CUDA, Meta };
+
 // What the deprecated Tensor::type() gives.
 struct DeprecatedTypeProperties {
   c10::ScalarType type_;
   c10::Device device_;
   c10::ScalarType scalarType() const { return type_; }
   bool is_cuda() const { return device_.is_cuda(); }
+  c10::DeviceType device_type() const { return device_.type(); }
+  Backend backend() const { return is_cuda() ? Backend::CUDA : device_.is_meta() ? Backend::Meta : Backend::CPU; }
   c10::TensorOptions options() const { return c10::TensorOptions(type_).device(device_); }
   operator c10::ScalarType() const { return type_; }
   operator c10::TensorOptions() const { return options(); }
@@ -100,6 +110,7 @@ class Tensor {
   bool is_sparse() const { return layout() == c10::Layout::Sparse; }
   bool is_quantized() const { return false; }  // the stable ABI has no quantized dtypes
   bool is_meta() const { return device().is_meta(); }
+  bool is_mkldnn() const { return false; }
   bool has_storage() const { return defined(); }
   bool is_cuda() const { return stable_.is_cuda(); }
   bool is_cpu() const { return stable_.is_cpu(); }
@@ -116,6 +127,21 @@ class Tensor {
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_layout(stable_.get(), &layout));
     return torch::stable::detail::to<c10::Layout>(torch::stable::detail::from(layout));
   }
+  // In some order of its dimensions, are all elements beside each other?
+  bool is_non_overlapping_and_dense() const {
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int64_t d = 0; d < dim(); ++d)
+      if (size(d) != 1) dims.emplace_back(stride(d), size(d));
+    if (numel() == 0) return true;
+    std::sort(dims.begin(), dims.end());
+    int64_t expected = 1;
+    for (const auto& [step, count] : dims) {
+      if (step != expected) return false;
+      expected *= count;
+    }
+    return true;
+  }
+  c10::MaybeOwned<Tensor> expect_contiguous(c10::MemoryFormat format = c10::MemoryFormat::Contiguous) const;
   c10::TensorOptions options() const { return c10::TensorOptions(dtype()).device(device()).layout(layout()); }
   DeprecatedTypeProperties type() const { return {scalar_type(), device()}; }
 
@@ -215,7 +241,7 @@ X(eq) X(ne) X(lt) X(le) X(gt) X(ge)
   Tensor& operator op(const Tensor& other) const { return name(other); } \
   Tensor& operator op(const c10::Scalar& other) const { return name(other); }
       // clang-format off
-X(+=, add_) X(-=, sub_) X(*=, mul_) X(/=, div_)
+X(+=, add_) X(-=, sub_) X(*=, mul_) X(/=, div_) X(&=, bitwise_and_) X(|=, bitwise_or_) X(^=, bitwise_xor_)
 // clang-format on
 #undef X
           Tensor operator-() const {
@@ -234,6 +260,9 @@ X(+=, add_) X(-=, sub_) X(*=, mul_) X(/=, div_)
   Tensor to(c10::ScalarType dtype, bool non_blocking = false, bool copy = false,
             std::optional<c10::MemoryFormat> format = std::nullopt) const {
     return to(c10::TensorOptions(dtype), non_blocking, copy, format);
+  }
+  Tensor to(const DeprecatedTypeProperties& type, bool non_blocking = false, bool copy = false) const {
+    return to(type.options(), non_blocking, copy);
   }
   Tensor to(c10::TypeMeta dtype, bool non_blocking = false, bool copy = false) const {
     return to(dtype.toScalarType(), non_blocking, copy);
@@ -312,6 +341,8 @@ X(Tensor) X(c10::Scalar)
 
   ATEN_STABLE_UNCOVERED(storage, "use data_ptr(), storage_offset() and strides()")
   ATEN_STABLE_UNCOVERED(unsafeGetTensorImpl, "the stable ABI has no TensorImpl: use the members of Tensor")
+  ATEN_STABLE_UNCOVERED(set_data, "return the new tensor")
+  ATEN_STABLE_UNCOVERED(retain_grad, "call x.retain_grad() in Python")
   ATEN_STABLE_UNCOVERED(set_, "return the new tensor")
   ATEN_STABLE_UNCOVERED(getIntrusivePtr, "the stable ABI has no TensorImpl: use the members of Tensor")
   ATEN_STABLE_UNCOVERED(register_hook, "register it in Python, on the result")

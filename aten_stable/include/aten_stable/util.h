@@ -136,9 +136,23 @@ constexpr T round_up(T a, T b) {
 inline c10::MaybeOwned<Tensor> borrow_from_optional_tensor(const std::optional<Tensor>& t) {
   return c10::MaybeOwned<Tensor>::owned(t.value_or(Tensor()));
 }
-inline c10::MaybeOwned<Tensor> expect_contiguous(const Tensor& t) {
-  return c10::MaybeOwned<Tensor>::owned(t.contiguous());
+inline c10::MaybeOwned<Tensor> Tensor::expect_contiguous(c10::MemoryFormat format) const {
+  return c10::MaybeOwned<Tensor>::owned(contiguous(format));
 }
+inline c10::MaybeOwned<Tensor> expect_contiguous(const Tensor& t) { return t.expect_contiguous(); }
+
+// The sizes that two tensors broadcast to.
+inline DimVector infer_size_dimvector(c10::IntArrayRef a, c10::IntArrayRef b) {
+  DimVector sizes(std::max(a.size(), b.size()));
+  for (size_t back = 1; back <= sizes.size(); ++back) {
+    const int64_t one = back <= a.size() ? a[a.size() - back] : 1, two = back <= b.size() ? b[b.size() - back] : 1;
+    TORCH_CHECK(one == two || one == 1 || two == 1, "The size of tensor a (", one,
+                ") must match the size of tensor b (", two, ") at non-singleton dimension ", sizes.size() - back);
+    sizes[sizes.size() - back] = one == 1 ? two : one;
+  }
+  return sizes;
+}
+inline std::vector<int64_t> infer_size(c10::IntArrayRef a, c10::IntArrayRef b) { return infer_size_dimvector(a, b); }
 
 inline std::optional<c10::Device> device_of(const Tensor& t) {
   return t.defined() ? std::optional(t.device()) : std::nullopt;
@@ -235,6 +249,7 @@ class ATEN_STABLE_NO(
     "which take the generator") CPUGeneratorImpl;
 
 struct Context {
+  bool hasCUDA() const { return BRIDGE(int64_t, "gpus") > 0; }
   Generator defaultGenerator(c10::Device device) const { return Generator(0, device.index()); }
   bool deterministicAlgorithms() const { return BRIDGE(bool, "deterministic", std::string()); }
   // torch raises or warns as its user has asked.
@@ -267,6 +282,7 @@ inline uint64_t Generator::seed() const {
 inline void Generator::set_current_seed(uint64_t seed) const {
   BRIDGE(int64_t, "seed", address_, std::string("manual_seed"), static_cast<int64_t>(seed));
 }
+class ATEN_STABLE_NO("c10::InferenceMode is not covered: write torch.inference_mode() in Python") InferenceMode;
 using at::DeviceGuard;
 using at::DimVector;
 using at::OptionalDeviceGuard;

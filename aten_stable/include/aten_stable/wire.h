@@ -250,6 +250,14 @@ inline constexpr const char* python_kind<at::Generator> = "generator";
 template <class T>
 inline constexpr const char* python_kind<std::optional<T>> = python_kind<T>;
 
+// And what it converts of results: torch.ops gives a dtype as a number.
+template <class T>
+inline constexpr const char* result_kind = python_kind<T>;
+template <>
+inline constexpr const char* result_kind<c10::ScalarType> = "dtype";
+template <class T>
+inline constexpr const char* result_kind<std::optional<T>> = result_kind<T>;
+
 template <class T>
 using Bare = std::remove_cv_t<std::remove_reference_t<T>>;
 

@@ -22,7 +22,12 @@ std::vector<at::Tensor> draw(at::IntArrayRef sizes, c10::optional<at::Generator>
   auto y = at::empty(sizes, at::kFloat).normal_(1, 0.5, generator);
   auto z = at::bernoulli(x, generator);
   auto order = at::randperm(5, generator, at::kLong);
-  return {x, y, z, order, at::empty(sizes, at::kLong).random_(0, 100, generator), at::rrelu(y - 1, 0.1, 0.3, true, generator)};
+  return {x,
+          y,
+          z,
+          order,
+          at::empty(sizes, at::kLong).random_(0, 100, generator),
+          at::rrelu(y - 1, 0.1, 0.3, true, generator)};
 }
 at::Tensor dropped(const at::Tensor& x, double p, at::Generator generator) {
   return x * at::empty_like(x).bernoulli_(1 - p, generator) / (1 - p);
@@ -31,7 +36,9 @@ int64_t reseed(at::Generator generator, int64_t seed) {
   generator.set_current_seed(static_cast<uint64_t>(seed));
   return static_cast<int64_t>(generator.current_seed());
 }
-at::Tensor of_torch(const at::Tensor& x) { return at::empty_like(x).uniform_(0, 1, at::detail::getDefaultCPUGenerator()); }
+at::Tensor of_torch(const at::Tensor& x) {
+  return at::empty_like(x).uniform_(0, 1, at::detail::getDefaultCPUGenerator());
+}
 
 std::vector<at::Tensor> grouped(const std::vector<at::Tensor>& all) {
   c10::Dict<std::string, at::Tensor> by_size;

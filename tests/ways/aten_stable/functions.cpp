@@ -1,5 +1,5 @@
-// A project with torch::autograd::Function: double backward, saved numbers and lists, outputs without gradients, in-place,
-// optional arguments, errors; and an operator with a kernel for Autograd that calls on to the one for CPUs.
+// A project with torch::autograd::Function: double backward, saved numbers and lists, outputs without gradients,
+// in-place, optional arguments, errors; and an operator with a kernel for Autograd that calls on to the one for CPUs.
 #include <torch/extension.h>
 
 using torch::autograd::AutogradContext;
@@ -118,8 +118,7 @@ at::Tensor smooth_cpu(const at::Tensor& x, const at::Tensor& y, double weight) {
   auto out = at::empty_like(a);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "smooth", [&] {
     for (int64_t i = 0; i < a.numel(); ++i)
-      out.data_ptr<scalar_t>()[i] =
-          a.data_ptr<scalar_t>()[i] + scalar_t(weight) * b.data_ptr<scalar_t>()[i];
+      out.data_ptr<scalar_t>()[i] = a.data_ptr<scalar_t>()[i] + scalar_t(weight) * b.data_ptr<scalar_t>()[i];
   });
   return out;
 }

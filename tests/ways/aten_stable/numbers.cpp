@@ -1,7 +1,13 @@
 // A project that leans on ATen: numbers as arguments, indexing, in-place forms, integers, and outputs given by the
 // caller.
+#include <ATen/AccumulateType.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
 #include <torch/extension.h>
+#include <torch/version.h>
 
+#include <complex>
 #include <vector>
 
 using torch::indexing::None;
@@ -54,10 +60,58 @@ double number(const at::Tensor& x) {
   return static_cast<double>(x.sum().item().toLong());
 }
 
+// Sums over threads, and what sources ask of dtypes, layouts and sizes.
+double summed(const at::Tensor& x, int64_t grain) {
+  TORCH_CHECK(!at::in_parallel_region() && at::get_thread_num() == 0, "no loop is around this");
+  const auto own = x.expect_contiguous();
+  const double* from = own->data_ptr<double>();
+  std::vector<double> of_threads(at::get_num_threads());
+  at::parallel_for(0, x.numel(), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) of_threads[at::get_thread_num()] += from[i];
+  });
+  const auto add = [&](int64_t begin, int64_t end, double sum) {
+    for (int64_t i = begin; i < end; ++i) sum += from[i];
+    return sum;
+  };
+  double all = at::parallel_reduce(0, x.numel(), grain, 0.0, add, [](double a, double b) { return a + b; });
+  for (const double part : of_threads) all -= part;
+  return all;
+}
+std::tuple<torch::Tensor, std::vector<int64_t>, bool, torch::Dtype> facts(const at::Tensor& x, const at::Tensor& y) {
+  auto table = torch::tensor({{1.0, 2.0}, {3.0, TORCH_VERSION_MAJOR * 2.0}}, x.options().dtype(torch::kF32));
+  auto bits = torch::tensor({1, 2, 4}, torch::kI32);
+  bits |= bits * 2;
+  bits &= bits + 1;
+  bits ^= torch::ones_like(bits);
+  table = table.to("cpu") + bits.sum() + at::native::ones_like(table);
+  const auto common = at::promote_types(c10::typeMetaToScalarType(x.dtype()), y.scalar_type());
+  TORCH_CHECK(common == c10::promoteTypes(y.scalar_type(), x.scalar_type()), "promotion has no order");
+  TORCH_CHECK(x.type().backend() == at::Backend::CPU && x.type().device_type() == at::kCPU, "x must be on the CPU");
+  std::vector<int64_t> sizes = at::infer_size(x.sizes(), y.sizes());
+  sizes.push_back(std::hash<c10::Device>()(x.device()) == std::hash<c10::Device>()(y.device()));
+  return {table.to(y.type()), sizes, x.is_non_overlapping_and_dense(), common};
+}
+at::Tensor turned(const at::Tensor& z) {
+  auto out = at::empty_like(z);
+  AT_DISPATCH_COMPLEX_TYPES(z.scalar_type(), "turned", [&] {
+    const scalar_t *from = z.data_ptr<scalar_t>(), two(2, 0);
+    using wide_t = at::acc_type<scalar_t, false>;
+    for (int64_t i = 0; i < z.numel(); ++i) {
+      const wide_t wide = static_cast<wide_t>(std::exp(from[i]) * std::conj(from[i]) + std::pow(from[i], two));
+      out.data_ptr<scalar_t>()[i] =
+          static_cast<scalar_t>(wide) + std::abs(from[i]) * std::sqrt(from[i]) / std::arg(from[i]);
+    }
+  });
+  return out;
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("scalars", &scalars);
   m.def("indices", &indices);
   m.def("integers", &integers);
   m.def("into", &into);
   m.def("number", &number);
+  m.def("summed", &summed, py::arg("x"), py::arg("grain") = 16);
+  m.def("facts", &facts);
+  m.def("turned", &turned, py::doc("complex numbers"), py::return_value_policy::move);
 }

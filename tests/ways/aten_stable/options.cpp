@@ -53,7 +53,8 @@ std::vector<std::vector<int64_t>> cells(const at::Tensor& places, std::tuple<int
   for (int64_t i = 0; i < a.size(0); ++i) {
     const std::array<int64_t, 2> place{a[i][flipped[0] ? 1 : 0] % std::get<0>(kernel),
                                        a[i][flipped[1] ? 0 : 1] % std::get<1>(kernel)};
-    if (double(i) >= range.first && double(i) < range.second) table[place].push_back(i + limits[0] * limits[1] + limits[2]);
+    if (double(i) >= range.first && double(i) < range.second)
+      table[place].push_back(i + limits[0] * limits[1] + limits[2]);
   }
   std::vector<std::vector<int64_t>> all;
   for (int64_t i = 0; i < std::get<0>(kernel); ++i)
@@ -97,6 +98,28 @@ at::Tensor like_rows(const at::Tensor& x, int64_t times) {
   const c10::SymInt columns = x.sym_size(-1);
   return at::zeros_symint({times, columns}, x.options()) + at::empty_symint(x.sym_sizes(), x.options()).fill_(1).sum();
 }
+// Each kind of exception, and what a source does that catches ATen's.
+std::string refused(int64_t kind) {
+  TORCH_CHECK_TYPE(kind != 0, "refused: ", kind, " is of a wrong type");
+  TORCH_CHECK_NOT_IMPLEMENTED(kind != 1, "refused: ", kind, " is to come");
+  TORCH_CHECK_INDEX(kind != 2, "refused: ", kind, " is out of range");
+  TORCH_CHECK_WITH(ValueError, kind != 3, "refused: ", kind, " is no value");
+  try {
+    if (kind == 4) return std::to_string(at::ones({2}).add(at::ones({3})).dim());
+    TORCH_CHECK_INDEX(kind != 5, "caught");
+  } catch (const c10::Error& error) {
+    return std::string("caught ") + error.what_without_backtrace();
+  }
+  if (kind == 6) AT_ERROR("refused: ", kind);
+  if (kind == 7) C10_THROW_ERROR(TypeError, "refused: seven");
+  return "";
+}
+int64_t product(int64_t a, int64_t b) { return a * b; }
+at::Tensor product(at::Tensor a, at::Tensor b) { return a * b; }
+at::Tensor nested(const std::vector<std::vector<at::Tensor>>& lists, std::vector<std::vector<int64_t>> counts,
+                  at::ScalarType dtype) {
+  return (lists.at(0).at(1) + lists.at(1).at(0) * counts.at(1).at(0)).to(dtype);
+}
 at::Tensor warned(const at::Tensor& x) {
   for (int i = 0; i < 3; ++i) TORCH_WARN_ONCE("warned: ", x.dim(), " dimensions");
   return x;
@@ -116,6 +139,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("asserted", &asserted);
   m.def("asked", &asked);
   m.def("named", &named);
+  m.def("refused", &refused);
+  m.def("product", py::overload_cast<int64_t, int64_t>(&product));
+  m.def("products", py::overload_cast<at::Tensor, at::Tensor>(&product));
+  m.def("nested", &nested, py::arg("lists"), py::arg("counts"), py::arg("dtype") = torch::kFloat64);
   m.def("like_rows", &like_rows);
   m.def("warned", &warned);
   m.def("affine", &affine, "y = scale * (weight * x + bias), and where it is positive", py::arg("x"),

@@ -1,11 +1,11 @@
 // A project on TORCH_LIBRARY: a schema with a kernel for CPUs, and one that follows from a function. It includes one
 // operator at a time, and is importable as an empty module.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sum.h>
-#include <ATen/TensorOperators.h>
 #include <Python.h>
 #include <c10/util/irange.h>
 #include <torch/library.h>
@@ -38,6 +38,9 @@ TORCH_LIBRARY_FRAGMENT(aten_stable_registered, m) {
   m.set_python_module("theirs.fake");
   m.def("halved(Tensor x) -> Tensor");
   m.impl("halved", c10::kCPU, [](const at::Tensor& x) { return x / 2; });
+  m.def("doubled(Tensor x) -> Tensor", {at::Tag::pt2_compliant_tag});
+  m.impl("doubled", torch::dispatch(c10::DispatchKey::CPU, [](const at::Tensor& x) { return x * 2; }));
+  m.impl("doubled", c10::DispatchKey::Meta, [](const at::Tensor& x) { return at::empty_like(x); });
 }
 
 TORCH_LIBRARY_IMPL(aten_stable_registered, CPU, m) { m.impl("scaled_add", TORCH_FN(scaled_add)); }

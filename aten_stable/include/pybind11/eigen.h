@@ -1,0 +1,1 @@
+#error "aten_stable: <pybind11/eigen.h> is not covered: take at::Tensor"
