@@ -117,6 +117,20 @@ def test_a_driver_knows_the_gpus_that_came_before_it(report, wheel, library, arc
     ]
 
 
+def test_of_alternatives_the_one_with_machine_code_is_named(report, wheel, library):  # noqa: F811
+    """A release: PTX of CUDA 12 would do for the GPU, but they run the code of CUDA 13."""
+    row = report(
+        wheel(
+            {
+                "customops/_cuda12.so": device(library, [(2, 90, True), (1, 90, True)]),
+                "customops/_cuda13.so": device(library, [(2, 100, True)]),
+            }
+        )
+    )["works_on"]["GPU"]
+    assert row["sm_103"] == {"verdict": "works", "why": "machine code for sm_100 in customops/_cuda13.so"}
+    assert "PTX for compute_90 in customops/_cuda12.so" in row["sm_120"]["why"]
+
+
 def test_libraries_that_differ_by_a_number_are_alternatives(report, wheel, library):  # noqa: F811
     both = {
         "customops/_cuda12.so": device(library, [(2, 80, True)]),

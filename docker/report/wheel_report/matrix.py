@@ -203,38 +203,36 @@ def driver_floors(wheel: Wheel) -> list[needs.Floor | None]:
 
 
 def gpu(wheel: Wheel, name: str) -> Cell:
-    """Machine code runs on newer GPUs of its own major number; PTX is compiled for any newer one."""
+    """Machine code runs on newer GPUs of its own major number; PTX is compiled for any newer one.
+
+    Of alternatives, one with machine code is named.
+    """
     number = int(name.removeprefix("sm_"))
-
-    def judge(library: Library) -> Cell | None:
-        if library not in device_libraries(wheel):
-            return None
-        native = [
-            image.architecture for image in library.images if image.kind == "machine_code" and runs(image, number)
-        ]
-        if native:
-            return Cell(WORKS, f"machine code for sm_{max(native)} in {library.name}")
-        ptx = [
-            image
-            for image in library.images
-            if image.kind == "ptx" and image.architecture <= number and not image.specific
-        ]
-        if ptx:
-            newest = max(ptx, key=lambda image: image.architecture)
-            least = needs.ptx_driver(newest)
-            why = f"PTX for compute_{newest.architecture} in {library.name}, with driver {least or 'newer than 590'} or newer"
-            return Cell(WORKS, why)
-        return Cell(FAILS, f"{library.name} has no code for it")
-
+    device = device_libraries(wheel)
     best = [
-        min(cells, key=lambda cell: RANK[cell.verdict])
+        min((gpu_code(member, number) for member in members if member in device), key=lambda found: found[0])[1]
         for members in families(wheel).values()
-        if (cells := [cell for member in members if (cell := judge(member))])
+        if any(member in device for member in members)
     ]
     missing = [cell for cell in best if cell.verdict == FAILS]
     if missing and len(missing) < len(best):  # a library may be for one architecture on purpose
         return Cell(UNSURE, f"in part: {missing[0].why}")
     return worst(best, Cell(WORKS, "no device code"))
+
+
+def gpu_code(library: Library, number: int) -> tuple[int, Cell]:
+    """What a GPU runs of a library, after a number to sort by: 0 for machine code, 1 for PTX, 2 for nothing."""
+    native = [image.architecture for image in library.images if image.kind == "machine_code" and runs(image, number)]
+    if native:
+        return 0, Cell(WORKS, f"machine code for sm_{max(native)} in {library.name}")
+    ptx = [
+        image for image in library.images if image.kind == "ptx" and image.architecture <= number and not image.specific
+    ]
+    if ptx:
+        newest = max(ptx, key=lambda image: image.architecture)
+        driver = needs.ptx_driver(newest) or "newer than 590"
+        return 1, Cell(WORKS, f"PTX for compute_{newest.architecture} in {library.name}, with driver {driver} or newer")
+    return 2, Cell(FAILS, f"{library.name} has no code for it")
 
 
 def runs(image, number: int) -> bool:
