@@ -149,6 +149,29 @@ def test_large_kernels(kernel, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "dilation"),
+    [
+        ((28, 28), (14, 14), 1, "same", 1),
+        ((61, 9), (40, 1), 1, "same", 1),
+        ((9, 61), (1, 50), 1, "same", 1),
+        ((30, 33), (22, 4), 1, "same", (1, 2)),
+        ((25, 25), (8, 8), 1, "same", 3),
+        ((30, 17), (22, 6), (2, 3), (11, 3), 1),
+        ((5, 6), (22, 23), 2, 11, 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+def test_many_taps_of_few_outputs(size, kernel, stride, padding, dilation, memory_format, device):
+    """Threads of the CUDA kernels share an output's taps; paddings that differ are not for torch's kernels."""
+    for dtype in (torch.float32, torch.float16, torch.float64):
+        for channels in (3, 8):
+            x = image((2, channels, *size), dtype, device, memory_format)
+            weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *kernel), ()))
+            assert_all(x, weight, bias, stride, padding, dilation)
+
+
+@memory_formats
 @pytest.mark.parametrize("size", [(7, 7), (8, 8), (16, 5), (1, 3)])
 @pytest.mark.parametrize("kernel", [(3, 3), (2, 4), (4, 3), (13, 13), (15, 1)])
 def test_small_images(kernel, size, memory_format, device):

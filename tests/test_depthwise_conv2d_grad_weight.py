@@ -107,6 +107,31 @@ def test_long_sums_keep_their_precision(device):
         torch.testing.assert_close(dw[:, 0, 1, 1].double(), x.double().square().sum((0, 2, 3)), rtol=1e-6, atol=0)
 
 
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "stride", "padding"),
+    [
+        ((5, 70, 7, 9), 1, 0),
+        ((2, 24, 33, 32), 2, 1),
+        ((1, 16, 300, 300), 1, 0),
+        ((2, 3, 130, 131), (2, 3), (1, 2)),
+        ((3, 2, 64, 64), 1, 0),
+        ((1, 1, 1, 70_000), 1, 0),
+        ((40, 300, 3, 3), 3, 4),
+    ],
+)
+def test_weight_gradients_of_one_tap(shape, stride, padding, dtype, memory_format, device):
+    """A warp a channel, a block, and several; by vectors, and where outputs lie on padding."""
+    x = image(shape, dtype, device, memory_format)
+    weight = randn(shape[1], 1, 1, 1, dtype=dtype, device=device).requires_grad_()
+    y = depthwise_conv2d(x, weight, None, stride, padding)
+    grad = image(y.shape, dtype, device, memory_format, seed=3)
+    (actual,) = torch.autograd.grad(y, weight, grad)
+    exact = x.double().cpu(), weight.shape, grad.double().cpu()
+    assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, padding, groups=shape[1]))
+
+
 # As much as tensor cores are given, more in one image, and more in one split of a batch if nothing held it back.
 @pytest.mark.parametrize(("batch", "channels", "size"), [(1, 1, 350), (1, 1, 700), (4, 660, 350)])
 def test_long_sums_of_products_of_16_bit_numbers(batch, channels, size, device):

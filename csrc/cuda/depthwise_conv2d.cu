@@ -46,6 +46,7 @@ void launch_wgrad(Kernel kernel, const WgradProblem& problem, cudaStream_t strea
     case Kernel::kWgradLarge: return launch_wgrad_large(problem, stream);
     case Kernel::kWgradRows: return launch_wgrad_rows(problem, stream);
     case Kernel::kWgradCorrelation: return launch_wgrad_correlation(problem, stream);
+    case Kernel::kWgradScale: return launch_wgrad_scale(problem, stream);
     case Kernel::kWgradSliding: return launch_wgrad_sliding(problem, stream);
     default: fail_choice(kernel);
   }
@@ -77,12 +78,6 @@ Tensor copy_to_planes(const char* op, const Tensor& image) {
   return planes;
 }
 
-Tensor torch_forward_of(const DepthwiseConv2d& conv, const Tensor& in) {
-  DepthwiseConv2d other = conv;
-  other.in = in;
-  return torch_forward(other);
-}
-
 void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool flipped, const Tensor& in,
                  Tensor& result) {
   Tensor out = result;
@@ -94,7 +89,7 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
                   alignment_of(out.data_ptr()), conv.bias.has_value()}),
       &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
   const auto run = [&](const Choice& choice) {
-    if (choice.kernel == Kernel::kFwdTorch && !choice.copies_to_planes) {
+    if (choice.kernel == Kernel::kFwdTorch) {
       result = flipped ? torch_gradient(conv, Gradient::kOfImage) : torch_forward(conv);
       return;
     }
@@ -110,10 +105,7 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
       planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
       taken = {as_planes(problem), problem.weight, problem.bias, planes_in.data_ptr(), planes_out.data_ptr()};
     }
-    if (choice.kernel == Kernel::kFwdTorch)  // of a forward pass
-      planes_out = torch_forward_of(conv, planes_in);
-    else
-      launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, taken, stream); });
+    launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, taken, stream); });
     if (choice.copies_to_planes) copy_strided(op, planes_out, out);
   };
   Choice choice = choose_forward(problem, current_gpu());

@@ -75,13 +75,6 @@ inline bool is_small_7x7_stride_2(const Problem& problem) {
 
 inline bool has_odd_channels(const Problem& problem) { return is_16_bit(problem.dtype) && problem.channels % 2 == 1; }
 
-// Few outputs of large kernels: torch's native kernel took about half of fwd_sliding's time, without the copies.
-inline bool copying_for_torch_pays(const Problem& problem, const Gpu& gpu) {
-  return problem.channels_last && !problem.flipped && problem.dtype == ScalarType::Float &&
-         std::min(problem.y.taps, problem.x.taps) >= 13 && outputs(problem) >= 50'000 && outputs(problem) < 140'000 &&
-         takes(Kernel::kFwdTorch, as_planes(problem), gpu);
-}
-
 // Where no measurement says otherwise.
 inline Choice choose_forward_by_rule(const Problem& problem, const Gpu& gpu) {
   if (fwd_simple_takes(problem) && simple_pays(problem)) return {Kernel::kFwdSimple, false, "few outputs and few taps"};
@@ -152,8 +145,6 @@ inline Choice choose(const std::optional<Measured>& measured, Choice (*by_rule)(
 // Forward and dgrad: the problem says which by its axes.
 inline Choice choose_forward(const Problem& problem, const Gpu& gpu) {
   if (fwd_scale_takes(problem)) return {Kernel::kFwdScale, false, "one tap: pixels times a weight"};
-  if (copying_for_torch_pays(problem, gpu))
-    return {Kernel::kFwdTorch, true, "a large float32 kernel over few pixels: torch's kernel for contiguous images"};
   const auto measured = fwd_dense_rows_takes(problem) ? measured_rows(problem)
                         : problem.flipped
                             ? (problem.channels_last ? measured_dgrad_nhwc(problem) : measured_dgrad_nchw(problem))
@@ -162,6 +153,7 @@ inline Choice choose_forward(const Problem& problem, const Gpu& gpu) {
 }
 
 inline Choice choose_wgrad(const Problem& problem, const Gpu& gpu) {
+  if (wgrad_scale_takes(problem)) return {Kernel::kWgradScale, false, "one tap: sums of products"};
   return choose(problem.channels_last ? measured_wgrad_nhwc(problem) : measured_wgrad_nchw(problem),
                 choose_wgrad_by_rule, problem, gpu);
 }

@@ -69,10 +69,11 @@ __global__ void __launch_bounds__(kThreads) fwd_scale(const __grid_constant__ Fw
   Vector<T, kVector> pixels{};
   acc_t<T> weight[kVector] = {}, bias[kVector] = {};
   if (kFlat && whole) pixels = *reinterpret_cast<const Vector<T, kVector>*>(params.in + first);
+  int y = 0, x = 0;
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
     if (first + v >= params.outputs) break;
-    const int y = kFlat ? 0 : params.y.pixel(at.y), x = kFlat ? 0 : params.x.pixel(at.x);
+    if (!kFlat && (v == 0 || !kChannelsLast || at.channel == 0)) y = params.y.pixel(at.y), x = params.x.pixel(at.x);
     if (y >= 0 && x >= 0) {
       weight[v] = params.weight.select(at.channel);
       const uint32_t channels = params.channels.divisor;

@@ -1,8 +1,9 @@
 // depthwise_conv2d, forward and dgrad, for any kernel, stride, dilation and dtype. A thread computes kOutputs outputs
 // whose windows overlap (sliding.cuh). It keeps the inputs under them in registers, which slide along one axis, tap by
 // tap, and reads straight from memory; the L1 cache holds what the windows of neighbouring threads share. Neighbouring
-// threads take neighbouring columns of contiguous images, or neighbouring channels of channels_last images. problem.h
-// (plan_sliding) chooses the axis and the number of outputs.
+// threads take neighbouring columns of contiguous images, or neighbouring channels of channels_last images. Where few
+// outputs meet many taps, several threads of a block share a group's taps and add their sums in shared memory, in a
+// fixed order. problem.h (plan_sliding) chooses the axis, the number of outputs and that of threads.
 #include "sliding.cuh"
 #include "split_batch.cuh"
 
@@ -24,6 +25,38 @@ __device__ void store_group(const SlidingParams<T, Int>& params, T* out, Int gro
     for (int v = 0; v < kVector; ++v) value.at[v] = narrow<T>(sum[o][v]);
     *reinterpret_cast<Vector<T, kVector>*>(to + o * stride * params.out_slide) = value;
   }
+}
+
+// The threads of a block: 2^log_groups for groups of outputs, times the shares of their taps. All of a warp have one
+// share.
+struct Sharing {
+  int log_groups, shares;
+
+  explicit Sharing(int count) : log_groups(0), shares(count) {
+    while (kThreads >> log_groups > shares) ++log_groups;
+  }
+  __device__ int group() const { return int(threadIdx.x) & ((1 << log_groups) - 1); }
+  __device__ TapShare share() const { return {int(threadIdx.x) >> log_groups, shares}; }
+};
+
+// Adds the sums of the threads that share a group, in their order. Whether this thread has the total.
+template <int kOutputs, int kVector, class A>
+__device__ bool add_shares(const Sharing& sharing, A* sums, A (&sum)[kOutputs][kVector]) {
+  if (sharing.shares == 1) return true;
+#pragma unroll
+  for (int i = 0; i < kOutputs * kVector; ++i) sums[i * kThreads + threadIdx.x] = sum[i / kVector][i % kVector];
+  __syncthreads();
+  if (threadIdx.x >> sharing.log_groups > 0) return false;
+#pragma unroll 1
+  for (int other = 1; other < sharing.shares; ++other)
+#pragma unroll
+    for (int i = 0; i < kOutputs * kVector; ++i)
+      sum[i / kVector][i % kVector] += sums[i * kThreads + (other << sharing.log_groups) + threadIdx.x];
+  return true;
+}
+template <int kOutputs, int kVector, class T>
+constexpr int64_t shares_bytes(int shares) {
+  return shares == 1 ? 0 : kThreads * kOutputs * kVector * int64_t(sizeof(acc_t<T>));
 }
 
 // Neighbouring outputs of a row, where each access is aligned and not cut by the right edge.
@@ -52,10 +85,13 @@ struct PlaneThreads {
 
 template <class T, class Int, int kOutputs>
 __global__ void __launch_bounds__(kThreads)
-    sliding_planes(const __grid_constant__ SlidingParams<T, Int> params, const __grid_constant__ PlaneThreads count) {
+    sliding_planes(const __grid_constant__ SlidingParams<T, Int> params, const __grid_constant__ PlaneThreads count,
+                   const Sharing sharing) {
   using A = acc_t<T>;
-  uint32_t rest = blockIdx.x * kThreads + threadIdx.x;
-  if (rest >= count.threads) return;
+  extern __shared__ __align__(kAccess) char shared[];
+  uint32_t rest = (blockIdx.x << sharing.log_groups) + sharing.group();
+  const bool stores = rest < count.threads;
+  if (!stores) rest = count.threads - 1;
   const Int column = params.first_column + Int(count.columns.divmod(rest));
   const Int row = params.first_row + Int(count.rows.divmod(rest));
   const Int group = count.along_x ? column : row, cross = count.along_x ? row : column;
@@ -63,14 +99,16 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t image = rest + count.first_channel;
   const uint32_t channel = count.channels.divmod(image);
   A sum[kOutputs][1];
-  const A bias = params.bias ? params.bias[channel] : A(0);
+  const TapShare share = sharing.share();
+  const A bias = params.bias && share.number == 0 ? params.bias[channel] : A(0);
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) sum[o][0] = bias;
   const int64_t from = int64_t(channel) * params.taps + (params.flipped ? params.taps - 1 : 0);
   const Int sign = params.flipped ? -1 : 1;
   sum_group<kOutputs, 1>(
-      params, params.in + plane * params.in_image, group, cross,
+      params, params.in + plane * params.in_image, group, cross, share,
       [&](Int k) { return Vector<A, 1>{{params.weight.select(from + sign * k)}}; }, sum);
+  if (!add_shares<kOutputs, 1>(sharing, reinterpret_cast<A*>(shared), sum) || !stores) return;
   T* const out = params.out + plane * params.out_image;
   if (kOutputs > 1 && count.whole)
     store_row<kOutputs>(params, out, group, cross, sum);
@@ -85,19 +123,21 @@ struct PixelItems {
   uint32_t items, items_a_block;
   int members, columns;  // columns: all items along x
   int pitch;             // elements from one tap of the block's channels to the next
+  int tap_sums;          // elements of all taps of the block
   int64_t channels;
   bool along_x;  // x slides
 };
 
-// Channels_last images. The block's taps are in shared memory, (taps, channels).
+// Channels_last images. The block's taps are in shared memory, (taps, channels). Threads that share taps take one item.
 template <class T, class Int, int kOutputs, int kVector>
 __global__ void __launch_bounds__(kThreads)
-    sliding_pixels(const __grid_constant__ SlidingParams<T, Int> params, const __grid_constant__ PixelItems items) {
+    sliding_pixels(const __grid_constant__ SlidingParams<T, Int> params, const __grid_constant__ PixelItems items,
+                   const Sharing sharing) {
   using A = acc_t<T>;
   extern __shared__ __align__(kAccess) char shared[];
   A* const taps = reinterpret_cast<A*>(shared);
   const int chunk = int(items.chunk.divisor) * kVector, pitch = items.pitch;
-  uint32_t rest = blockIdx.x, member = threadIdx.x;
+  uint32_t rest = blockIdx.x, member = sharing.group();
   const int64_t first_channel = int64_t(items.chunks.divmod(rest)) * chunk;
   const int channels = int(min(int64_t(chunk), items.channels - first_channel));
   params.weight.visit([&](const auto& element) {
@@ -111,19 +151,22 @@ __global__ void __launch_bounds__(kThreads)
   });
   __syncthreads();
   const int lane = int(items.chunk.divmod(member)) * kVector;
-  if (lane >= channels || int(member) >= items.members) return;
-  const int64_t channel = first_channel + lane;
+  const bool idle = lane >= channels || int(member) >= items.members;
+  if (idle && sharing.shares == 1) return;
+  const TapShare share = sharing.share();
+  const int64_t channel = first_channel + (idle ? 0 : lane);
   A bias[kVector];
 #pragma unroll
-  for (int v = 0; v < kVector; ++v) bias[v] = params.bias ? params.bias[channel + v] : A(0);
+  for (int v = 0; v < kVector; ++v) bias[v] = params.bias && share.number == 0 ? params.bias[channel + v] : A(0);
   const uint32_t begin = rest * items.items_a_block, end = min(items.items, begin + items.items_a_block);
 #pragma unroll 1
-  for (uint32_t item = begin + member; item < end; item += items.members) {
+  for (uint32_t item = begin + member; item < end || sharing.shares > 1; item += items.members) {
     uint32_t image = item;
     int column = int(items.strip.divmod(image));
     const Int row = Int(params.first_row + items.rows.divmod(image));
     column += int(items.strips.divmod(image) * items.strip.divisor);
-    if (column >= items.columns) continue;
+    const bool stores = !idle && item < end && column < items.columns;
+    if (!stores && sharing.shares == 1) continue;
     const int64_t n = params.first_image + image;
     const Int group = items.along_x ? Int(column) : row, cross = items.along_x ? row : Int(column);
     A sum[kOutputs][kVector];
@@ -131,10 +174,14 @@ __global__ void __launch_bounds__(kThreads)
     for (int o = 0; o < kOutputs; ++o)
 #pragma unroll
       for (int v = 0; v < kVector; ++v) sum[o][v] = bias[v];
-    sum_group<kOutputs, kVector>(
-        params, params.in + n * params.in_image + channel, group, cross,
-        [&](Int k) { return *reinterpret_cast<const Vector<A, kVector>*>(taps + int(k) * pitch + lane); }, sum);
+    if (stores)
+      sum_group<kOutputs, kVector>(
+          params, params.in + n * params.in_image + channel, group, cross, share,
+          [&](Int k) { return *reinterpret_cast<const Vector<A, kVector>*>(taps + int(k) * pitch + lane); }, sum);
+    const bool total = add_shares<kOutputs, kVector>(sharing, taps + items.tap_sums, sum);
+    if (!total || !stores) return;
     store_group<kOutputs, kVector>(params, params.out + n * params.out_image + channel, group, cross, sum);
+    if (sharing.shares > 1) return;
   }
 }
 
@@ -168,7 +215,8 @@ void for_pieces(int64_t images, int64_t rows, int64_t a_row, SlidingParams<T, In
 }
 
 template <class T, class Int, int kOutputs>
-void launch_planes(const ForwardProblem& problem, bool along_x, cudaStream_t stream) {
+void launch_planes(const ForwardProblem& problem, bool along_x, int shares, cudaStream_t stream) {
+  const Sharing sharing(shares);
   auto params = sliding_params<T, Int>(problem, along_x);
   const int64_t groups = int64_t(params.slide.groups(kOutputs));
   const int64_t columns = along_x ? groups : problem.x.out;
@@ -186,19 +234,26 @@ void launch_planes(const ForwardProblem& problem, bool along_x, cudaStream_t str
                  count.rows = Divider<uint32_t>(rows), count.threads = uint32_t(planes * rows * piece);
                  count.first_channel = uint32_t(params.first_image % problem.channels);
                  sliding_planes<T, Int, kOutputs>
-                     <<<blocks(count.threads, kThreads), kThreads, 0, stream>>>(params, count);
+                     <<<blocks(count.threads, 1 << sharing.log_groups), kThreads, shares_bytes<kOutputs, 1, T>(shares),
+                        stream>>>(params, count, sharing);
                });
   }
 }
 
-// Vectors of channels that a block takes.
-inline int64_t sliding_chunk(int64_t vectors, int64_t bytes_a_vector) {
-  const int64_t most = std::clamp<int64_t>(kSlidingTaps / bytes_a_vector, 1, 32);
-  return ceil_div(vectors, ceil_div(vectors, most));
+// Bytes for taps in the default 48 KiB of shared memory where it also holds the sums of threads that share taps.
+constexpr int64_t kSharedSlidingTaps = kSlidingTaps - (16 << 10);
+
+// Vectors of channels that a block takes, whose taps have room: a sector of memory where threads share taps, because
+// such a block has few outputs for the taps that it copies.
+inline int64_t sliding_chunk(int64_t vectors, int64_t bytes_a_vector, int64_t vector_bytes, int shares) {
+  const int64_t most = shares > 1 ? std::min(kSharedSlidingTaps / bytes_a_vector, kSector / vector_bytes)
+                                  : std::min<int64_t>(kSlidingTaps / bytes_a_vector, kWarp);
+  return ceil_div(vectors, ceil_div(vectors, std::max<int64_t>(most, 1)));
 }
 
 template <class T, class Int, int kOutputs, int kVector>
-void launch_pixels(const ForwardProblem& problem, bool along_x, cudaStream_t stream) {
+void launch_pixels(const ForwardProblem& problem, bool along_x, int shares, cudaStream_t stream) {
+  const Sharing sharing(shares);
   constexpr int64_t kStrip = 64 / kOutputs, kMostLoops = 8;
   auto params = sliding_params<T, Int>(problem, along_x);
   const int64_t groups = int64_t(params.slide.groups(kOutputs));
@@ -206,51 +261,56 @@ void launch_pixels(const ForwardProblem& problem, bool along_x, cudaStream_t str
   const int64_t strips = ceil_div(columns, kStrip), strip = ceil_div(columns, strips);
   const int64_t vectors = problem.channels / kVector;
   const int64_t a_vector = int64_t(params.taps) * kVector * int64_t(sizeof(acc_t<T>));
-  const int64_t chunk = sliding_chunk(vectors, a_vector), chunks = ceil_div(vectors, chunk);
+  const int64_t room = shares > 1 ? kSharedSlidingTaps : kSlidingTaps;
+  const int64_t chunk = sliding_chunk(vectors, a_vector, kVector * int64_t(sizeof(T)), shares),
+                chunks = ceil_div(vectors, chunk);
   PixelItems items{};
   items.taps = Divider<uint32_t>(params.taps);
   items.chunk = Divider<uint32_t>(chunk), items.chunks = Divider<uint32_t>(chunks);
   items.strip = Divider<uint32_t>(strip), items.strips = Divider<uint32_t>(strips);
-  items.members = int(kThreads / chunk), items.columns = int(columns), items.along_x = along_x;
+  items.members = int((1 << sharing.log_groups) / chunk), items.columns = int(columns), items.along_x = along_x;
   items.channels = problem.channels;
   // One vector more than a tap has: neighbouring taps, which are loaded together, then lie in other banks.
-  const int64_t padded = (chunk + 1) * a_vector <= kSlidingTaps ? chunk + 1 : chunk;
-  items.pitch = int(padded * kVector);
+  const int64_t padded = (chunk + 1) * a_vector <= room ? chunk + 1 : chunk;
+  items.pitch = int(padded * kVector), items.tap_sums = int(params.taps) * items.pitch;
   const int64_t wanted = device_attribute<cudaDevAttrMultiProcessorCount>() * 16;
   for_pieces(problem.batch, rows, strips * strip * chunks, params, [&](int64_t images, int64_t rows) {
     const int64_t all = images * rows * strips * strip;
-    const int64_t loops = std::clamp<int64_t>(all * chunks / items.members / wanted, 1, kMostLoops);
+    const int64_t loops = shares > 1 ? 1 : std::clamp<int64_t>(all * chunks / items.members / wanted, 1, kMostLoops);
     items.rows = Divider<uint32_t>(rows), items.items = uint32_t(all);
     items.items_a_block = uint32_t(items.members * loops);
     const int64_t grid = ceil_div(all, items.items_a_block) * chunks;
+    const int64_t threads = shares > 1 ? kThreads : round_up(items.members * chunk, kWarp);
+    const int64_t bytes = padded * a_vector + shares_bytes<kOutputs, kVector, T>(shares);
     sliding_pixels<T, Int, kOutputs, kVector>
-        <<<unsigned(grid), unsigned(round_up(items.members * chunk, kWarp)), padded * a_vector, stream>>>(params,
-                                                                                                          items);
+        <<<unsigned(grid), unsigned(threads), bytes, stream>>>(params, items, sharing);
   });
 }
 
 template <class T>
 void launch_contiguous(const ForwardProblem& problem, cudaStream_t stream) {
   constexpr int kMaxOutputs = sizeof(T) == 8 ? 4 : 8;
-  const SlidingPlan plan = plan_sliding(problem, 1, kMaxOutputs, current_gpu().multiprocessors);
-  if (plan.outputs == 1) return launch_planes<T, int, 1>(problem, false, stream);
+  const SlidingPlan plan = plan_sliding(problem, 1, kMaxOutputs, kMaxShares, current_gpu().multiprocessors);
+  if (plan.outputs == 1) return launch_planes<T, int, 1>(problem, false, plan.shares, stream);
   if constexpr (kMaxOutputs == 8)
-    if (plan.outputs == 8) return launch_planes<T, int, 8>(problem, plan.along_x, stream);
-  launch_planes<T, int, 4>(problem, plan.along_x, stream);
+    if (plan.outputs == 8) return launch_planes<T, int, 8>(problem, plan.along_x, plan.shares, stream);
+  launch_planes<T, int, 4>(problem, plan.along_x, plan.shares, stream);
 }
 
 template <class T, int kVector>
 void launch_vectors(const ForwardProblem& problem, cudaStream_t stream) {
-  const SlidingPlan plan = plan_sliding(problem, kVector, 4, current_gpu().multiprocessors);
-  if (plan.outputs == 1) return launch_pixels<T, int, 1, kVector>(problem, false, stream);
-  launch_pixels<T, int, 4, kVector>(problem, plan.along_x, stream);
+  const int64_t a_vector = problem.taps() * kVector * int64_t(sizeof(acc_t<T>));
+  const int most_shares = a_vector <= kSharedSlidingTaps ? kMaxShares : 1;
+  const SlidingPlan plan = plan_sliding(problem, kVector, 4, most_shares, current_gpu().multiprocessors);
+  if (plan.outputs == 1) return launch_pixels<T, int, 1, kVector>(problem, false, plan.shares, stream);
+  launch_pixels<T, int, 4, kVector>(problem, plan.along_x, plan.shares, stream);
 }
 
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   if (!slides_in_int32(problem))
-    return problem.channels_last ? launch_pixels<T, int64_t, 1, 1>(problem, false, stream)
-                                 : launch_planes<T, int64_t, 1>(problem, false, stream);
+    return problem.channels_last ? launch_pixels<T, int64_t, 1, 1>(problem, false, 1, stream)
+                                 : launch_planes<T, int64_t, 1>(problem, false, 1, stream);
   if (!problem.channels_last) return launch_contiguous<T>(problem, stream);
   // So few outputs do not fill a GPU: the time is the latency of a thread's loads, which vectors leave to fewer
   // threads.

@@ -151,6 +151,7 @@ void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_large(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_rows(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_scale(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_sliding(const WgradProblem& problem, cudaStream_t stream);
 
 // Where a launcher finds that choose.h was wrong.

@@ -7,6 +7,7 @@
 // the image in the place of `in` and the gradient in the place of the taps, and sums over the batch.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -183,44 +184,52 @@ inline bool slides_in_int32(const Problem& problem) {
          problem.taps() < kMaxIndex;
 }
 
-// How a thread of the sliding kernels works: `outputs` outputs along an axis.
+// How the threads of the sliding kernels work: `outputs` outputs along an axis, whose taps `shares` threads share.
 struct SlidingPlan {
   bool along_x;
   int outputs;  // 1, 4 or 8
+  int shares;   // 1, 2, 4 or 8
 };
+constexpr int kMaxShares = 8, kFewTaps = 25;
 
 // Instructions of a thread, about: for `outputs` outputs along `slide`, whose windows overlap.
-inline double sliding_cost(const Axis& slide_axis, const Axis& cross_axis, int outputs, int vector) {
+inline double sliding_cost(const Axis& slide_axis, const Axis& cross_axis, int outputs, int shares, int vector) {
   const auto slide = sliding_axis<int64_t>(slide_axis), cross = sliding_axis<int64_t>(cross_axis);
   // Taps that meet padding alone are skipped.
   const auto met = [](const SlidingAxis<int64_t>& a) {
     return double(std::min(a.up > 1 ? a.taps_of_class() : a.taps, (a.in + a.input_step - 1) / a.input_step + 2));
   };
-  const double rows = std::min<double>(double(cross.up > 1 ? cross.taps_of_class() : cross.taps), double(cross.in));
-  if (outputs == 1) return 100 + std::min(met(slide), double(slide.in)) * rows * (12 + 2 * vector);
-  const double taps = std::min(double(slide.taps_of_class()), met(slide));
+  double rows = std::min<double>(double(cross.up > 1 ? cross.taps_of_class() : cross.taps), double(cross.in));
+  const double adding = shares == 1 ? 0 : 100 + outputs * vector * shares;
+  if (outputs == 1) return 100 + adding + std::min(met(slide), double(slide.in)) * rows / shares * (12 + 2 * vector);
+  double taps = std::min(double(slide.taps_of_class()), met(slide));
+  (cross.taps > 1 ? rows : taps) = std::ceil((cross.taps > 1 ? rows : taps) / shares);
   const double row = (outputs + taps - 1) * (5 + vector) + taps * (3 + outputs * vector) + 30;
-  return 150 + 20 * outputs + double(slide.classes) * rows * row;
+  return 150 + 20 * outputs + adding + double(slide.classes) * rows * row;
 }
 
-// The plan with the least time: a GPU's multiprocessors run so many threads at a time as fast as one.
-inline SlidingPlan plan_sliding(const Problem& problem, int vector, int most_outputs, int64_t multiprocessors) {
+// The plan with the least time: a GPU's multiprocessors run so many threads at a time as fast as one. Only where
+// outputs have many taps do threads share them.
+inline SlidingPlan plan_sliding(const Problem& problem, int vector, int most_outputs, int most_shares,
+                                int64_t multiprocessors) {
   const auto x = sliding_axis<int64_t>(problem.x), y = sliding_axis<int64_t>(problem.y);
-  const double images = double(problem.batch) * double(problem.channels) / vector,
-               at_once = double(multiprocessors) * 1024;
-  SlidingPlan best{false, 1};
+  const double images = double(problem.batch) * double(problem.channels) / vector;
+  const int max_shares = problem.taps() < kFewTaps ? 1 : most_shares;
+  SlidingPlan best{false, 1, 1};
   double best_time = 0;
   for (int outputs = 1; outputs <= most_outputs; outputs *= outputs == 1 ? 4 : 2)
     for (const bool along_x : {false, true}) {
       if (outputs == 1 && along_x) continue;
-      const auto& slide = along_x ? x : y;
-      const double threads = images * double(slide.groups(outputs)) * double((along_x ? y : x).out);
+      const Axis &slide_axis = along_x ? problem.x : problem.y, &cross_axis = along_x ? problem.y : problem.x;
+      const double threads = images * double((along_x ? x : y).groups(outputs)) * double(cross_axis.out);
       // Neighbouring threads of contiguous images read as many columns apart as they have outputs along x.
       const double apart = along_x && !problem.channels_last ? (problem.element_bytes() >= 4 ? 1.6 : 1.25) : 1;
-      const double time =
-          apart * sliding_cost(along_x ? problem.x : problem.y, along_x ? problem.y : problem.x, outputs, vector) *
-          std::max(1.0, threads / at_once);
-      if (best_time == 0 || time < best_time) best_time = time, best = {along_x, outputs};
+      for (int shares = 1; shares <= max_shares; shares *= 2) {
+        const double at_once = double(multiprocessors) * (shares == 1 ? 1024 : 896);
+        const double time = apart * sliding_cost(slide_axis, cross_axis, outputs, shares, vector) *
+                            std::max(1.0, shares * threads / at_once);
+        if (best_time == 0 || time < best_time) best_time = time, best = {along_x, outputs, shares};
+      }
     }
   return best;
 }

@@ -82,6 +82,11 @@ __device__ TapRange<Int> taps_of_output(const SlidingAxis<Int>& a, Int output) {
 
 constexpr int kTapsAtOnce = 4;
 
+// Which of a group's taps a thread adds up: where a GPU is not full of groups, `count` threads share one (problem.h).
+struct TapShare {
+  int number, count;
+};
+
 // slide: the axis along which a thread's registers slide; cross: the other one.
 template <class T, class Int>
 struct SlidingParams {
@@ -152,10 +157,10 @@ __device__ void slide_over(const T* in, Int first, Int step, Int size, Int strid
   }
 }
 
-// One output: all its taps that meet an input, some at a time.
+// One output: a thread's share of the taps that meet an input, some at a time.
 template <int kVector, class T, class Int, class A, class Weight>
-__device__ void sum_output(const SlidingParams<T, Int>& params, const T* in, Int slide, Int cross, const Weight& weight,
-                           A (&sum)[1][kVector]) {
+__device__ void sum_output(const SlidingParams<T, Int>& params, const T* in, Int slide, Int cross, TapShare share,
+                           const Weight& weight, A (&sum)[1][kVector]) {
   constexpr int kAtOnce = kVector == 1 ? 9 : 4;
   using Pixel = Access<T, kVector>;
   const TapRange<Int> a = taps_of_output(params.slide, slide), b = taps_of_output(params.cross, cross);
@@ -165,9 +170,15 @@ __device__ void sum_output(const SlidingParams<T, Int>& params, const T* in, Int
   const Int next = b.input_step * params.in_cross, next_tap = b.tap_step * params.weight_cross;
   const Int line = a.input_step * params.in_slide - b.count * next;
   const Int line_tap = a.tap_step * params.weight_slide - b.count * next_tap;
-  Int column = 0;
+  Int left = a.count * b.count, column = 0;
+  if (share.count > 1) {
+    const Int each = (left + share.count - 1) / share.count, begin = share.number * each, lines = begin / b.count;
+    column = begin - lines * b.count, left = min(each, left - begin);
+    offset += lines * (line + b.count * next) + column * next;
+    tap += lines * (line_tap + b.count * next_tap) + column * next_tap;
+  }
 #pragma unroll 1
-  for (Int left = a.count * b.count; left > 0; left -= kAtOnce) {
+  for (; left > 0; left -= kAtOnce) {
     Pixel pixels[kAtOnce];
     Vector<A, kVector> taps[kAtOnce];
 #pragma unroll
@@ -185,11 +196,12 @@ __device__ void sum_output(const SlidingParams<T, Int>& params, const T* in, Int
 }
 
 // The outputs of group `group` along the axis that slides, and of `cross` along the other. weight(k): tap k, a Vector.
+// Shares are rows of taps, or parts of the one row.
 template <int kOutputs, int kVector, class T, class Int, class A, class Weight>
-__device__ void sum_group(const SlidingParams<T, Int>& params, const T* in, Int group, Int cross, const Weight& weight,
-                          A (&sum)[kOutputs][kVector]) {
+__device__ void sum_group(const SlidingParams<T, Int>& params, const T* in, Int group, Int cross, TapShare share,
+                          const Weight& weight, A (&sum)[kOutputs][kVector]) {
   if constexpr (kOutputs == 1) {
-    sum_output<kVector>(params, in, group, cross, weight, sum);
+    sum_output<kVector>(params, in, group, cross, share, weight, sum);
   } else {
     const SlidingAxis<Int>& a = params.slide;
     Int phase = 0, residue = 0, number = group;
@@ -197,16 +209,22 @@ __device__ void sum_group(const SlidingParams<T, Int>& params, const T* in, Int 
     const Int offset = residue * a.down + a.input_step * number * kOutputs, step = a.input_step;
     const TapRange<Int> rows = taps_of_output(params.cross, cross);
     const Int next_row = rows.input_step * params.in_cross, next_tap = rows.tap_step * params.weight_cross;
+    const bool shares_rows = params.cross.taps > 1;
+    const Int first_row = shares_rows ? share.number : 0, row_step = shares_rows ? share.count : 1;
     const auto add = [&](const TapClass<Int>& taps) {
       const Int first = taps.start + offset, last = first + step * (kOutputs - 1), rest = a.in - 1 - first;
       // Taps that meet an input for one of the outputs.
-      const Int begin = last >= 0 ? 0 : (step == 1 ? -last : (step - 1 - last) / step);
-      const Int end = min(taps.count, rest < 0 ? 0 : (step == 1 ? rest : rest / step) + 1);
+      Int begin = last >= 0 ? 0 : (step == 1 ? -last : (step - 1 - last) / step);
+      Int end = min(taps.count, rest < 0 ? 0 : (step == 1 ? rest : rest / step) + 1);
+      if (!shares_rows && share.count > 1) {
+        const Int each = ((end - begin - 1) / (share.count * kTapsAtOnce) + 1) * kTapsAtOnce;
+        begin += share.number * each, end = min(end, begin + each);
+      }
       if (begin >= end) return;
-      Int row = rows.input * params.in_cross, stride = a.tap_step * params.weight_slide;
-      Int tap = rows.first * params.weight_cross + taps.first * params.weight_slide;
+      Int row = rows.input * params.in_cross + first_row * next_row, stride = a.tap_step * params.weight_slide;
+      Int tap = rows.first * params.weight_cross + taps.first * params.weight_slide + first_row * next_tap;
 #pragma unroll 1
-      for (Int j = 0; j < rows.count; ++j, row += next_row, tap += next_tap)
+      for (Int j = first_row; j < rows.count; j += row_step, row += row_step * next_row, tap += row_step * next_tap)
         slide_over<kOutputs, kVector>(
             in + row, first, step, a.in, params.in_slide, begin, end, [&](Int k) { return weight(tap + k * stride); },
             sum);

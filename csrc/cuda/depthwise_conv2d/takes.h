@@ -28,6 +28,7 @@ enum class Kernel {
   kWgradLarge,
   kWgradRows,
   kWgradCorrelation,
+  kWgradScale,
   kWgradSliding,
   kWgradTorch,
 };
@@ -36,10 +37,11 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {
-      "fwd_small",      "fwd_mma",     "fwd_planes",       "fwd_large",         "fwd_pixels",    "fwd_direct",
-      "fwd_dense_rows", "fwd_rows",    "fwd_scale",        "fwd_simple",        "fwd_sliding",   "fwd_torch",
-      "fwd_cudnn",      "wgrad_small", "wgrad_mma_planes", "wgrad_mma_pixels",  "wgrad_planes",  "wgrad_pixels",
-      "wgrad_direct",   "wgrad_large", "wgrad_rows",       "wgrad_correlation", "wgrad_sliding", "wgrad_torch"};
+      "fwd_small",        "fwd_mma",           "fwd_planes",   "fwd_large",     "fwd_pixels",
+      "fwd_direct",       "fwd_dense_rows",    "fwd_rows",     "fwd_scale",     "fwd_simple",
+      "fwd_sliding",      "fwd_torch",         "fwd_cudnn",    "wgrad_small",   "wgrad_mma_planes",
+      "wgrad_mma_pixels", "wgrad_planes",      "wgrad_pixels", "wgrad_direct",  "wgrad_large",
+      "wgrad_rows",       "wgrad_correlation", "wgrad_scale",  "wgrad_sliding", "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -316,6 +318,12 @@ inline bool sliding_has_room(const Problem& problem, int vector) {
          problem.x.out < kMaxIndex;
 }
 
+// One tap, where numbers of outputs of a channel and of pixels of an image are ints.
+inline bool wgrad_scale_takes(const Problem& problem) {
+  return problem.taps() == 1 && fits_int32(problem.y) && fits_int32(problem.x) && problem.channels < kMaxIndex &&
+         problem.y.in < kMaxIndex / problem.x.in && problem.batch < kMaxIndex / (problem.y.out * problem.x.out);
+}
+
 // The convolutions of torch_conv.h know one padding an axis and 32-bit indices.
 inline bool torch_takes(const Problem& problem) {
   const auto symmetric = [&](const Axis& a) {
@@ -339,9 +347,9 @@ inline bool torch_native_takes(const Problem& problem, bool gradient) {
   return !gradient || problem.dtype != ScalarType::Half || problem.channels < 32 || dilated;
 }
 
-// Its sums are rounded to the images' dtype, and those of a float32 weight beside 16-bit images must not be.
+// It rounds to the images' dtype, and the gradient of a float32 weight beside 16-bit images must not be.
 inline bool wgrad_torch_takes(const Problem& problem) {
-  return !is_16_bit(problem.dtype) && torch_native_takes(problem, true);
+  return !(is_16_bit(problem.dtype) && problem.float32_weight) && torch_native_takes(problem, true);
 }
 
 // Not for gradients of weights, for which cuDNN promises no order of sums. A bias would be a pass of its own.
@@ -382,6 +390,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kWgradLarge: return wgrad_large_takes(problem, gpu);
     case Kernel::kWgradRows: return wgrad_rows_takes(problem);
     case Kernel::kWgradCorrelation: return wgrad_correlation_takes(problem);
+    case Kernel::kWgradScale: return wgrad_scale_takes(problem);
     case Kernel::kWgradSliding: return true;
     case Kernel::kWgradTorch: return gpu.torch_kernels && wgrad_torch_takes(problem);
   }

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t plane = n * params.channels + channel;
     const T* const grad = params.grad + plane * sliding.taps;
     sum_group<kOutputs, 1>(
-        sliding, sliding.in + plane * sliding.in_image, group, column,
+        sliding, sliding.in + plane * sliding.in_image, group, column, TapShare{0, 1},
         [&](int k) { return Vector<A, 1>{{widen(grad[k])}}; }, sum);
   }
   const auto& a = sliding.slide;

@@ -273,7 +273,14 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t most_walks = ceil_div(residue_outputs, kTaps);
   const int64_t least_walks = std::min(ceil_div(residue_outputs, kWalk), most_walks);
   const double wanted_walks = (kChannelsLast ? kWantedPixelThreads : kWantedPlaneThreads) / lines;
-  params.walks = Int(std::clamp(int64_t(std::ceil(wanted_walks)), least_walks, most_walks));
+  int64_t walks = std::clamp(int64_t(std::ceil(wanted_walks)), least_walks, most_walks);
+  // Fewer where all of a channel's then have a thread of one block, and no second kernel is needed.
+  if (kChannelsLast) {
+    const int64_t most_members = kBlock * kVector * int64_t(sizeof(T)) / kSector,
+                  fitting = most_members / (problem.batch * int64_t(params.cross.out) * int64_t(a.spacing));
+    if (fitting > 0 && fitting < walks && ceil_div(residue_outputs, fitting) <= kWalk) walks = fitting;
+  }
+  params.walks = Int(walks);
   params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
   params.units = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * int64_t(params.walks);
 
