@@ -1,6 +1,7 @@
 """Times every kernel that can compute a problem, beside torch's: what the rules of choose.h are made from.
 
     python benchmarks/candidates.py --cases 300 --seed 1 --seconds 500 --output FILE
+    python benchmarks/candidates.py --replay CASES --output FILE
 
 Problems are those of sweep_cases.py. Needs a build of csrc/cuda/depthwise_conv2d.cu with -DCUSTOMOPS_FORCE_KERNEL, in
 which the environment variable of that name decides which kernel runs. One line of JSON a problem and direction.
@@ -11,6 +12,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import sweep_cases
@@ -34,7 +36,21 @@ FORWARD = (
     "torch",
     "cudnn",
 )
-WGRAD = ("small", "mma_planes", "mma_pixels", "planes", "pixels", "direct", "large", "rows", "correlation", "sliding")
+WGRAD = (
+    "small",
+    "mma_planes",
+    "mma_pixels",
+    "planes",
+    "pixels",
+    "direct",
+    "large",
+    "rows",
+    "correlation",
+    "scale",
+    "sliding",
+    "torch",
+)
+KERNELS = [*(f"fwd_{name}" for name in FORWARD), *(f"wgrad_{name}" for name in WGRAD)]
 VARIABLE = "CUSTOMOPS_FORCE_KERNEL"
 
 
@@ -50,7 +66,7 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
 
 
 def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:
-    kernels = [f"wgrad_{k}" for k in (*WGRAD, "torch")] if direction == "wgrad" else [f"fwd_{k}" for k in FORWARD]
+    kernels = [name for name in KERNELS if name.startswith("wgrad") == (direction == "wgrad")]
     if problem.layout == "nhwc":
         kernels += [f"planes:{k}" for k in kernels if k not in ("fwd_torch", "fwd_cudnn", "wgrad_torch")]
     return kernels
@@ -98,10 +114,21 @@ def measure(direction: str, problem: sweep_cases.Problem) -> dict[str, float]:
     return sweep_timing.medians(sweep_timing.GraphTimer(calls, sets), sweep_timing.ROUNDS)
 
 
+def problems(args: argparse.Namespace) -> Iterator[tuple[str, sweep_cases.Problem]]:
+    """Directions and problems, drawn at random or read from a file."""
+    if args.replay:
+        yield from (sweep_cases.parse(line) for line in args.replay.read_text().splitlines())
+        return
+    for index in range(args.cases):
+        problem = sweep_cases.draw(args.seed, index, "cuda")
+        yield from ((direction, problem) for direction in sweep_cases.DIRECTIONS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--replay", metavar="CASES", type=Path, help="a file of cases, one a line, in place of --cases")
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--only", metavar="KERNEL", help="problems that this kernel can compute, and no others")
     parser.add_argument("--output", type=Path, required=True)
@@ -110,24 +137,23 @@ def main() -> None:
     sweep_timing.set_precision()
     end = time.monotonic() + args.seconds
     with args.output.open("w") as file:
-        file.write(json.dumps({"seed": args.seed} | machine("cuda")) + "\n")
-        for index in range(args.cases):
-            problem = sweep_cases.draw(args.seed, index, "cuda")
-            for direction in sweep_cases.DIRECTIONS:
-                if time.monotonic() > end:
-                    print(f"stopped at problem {index}")
-                    return
-                if args.only and not computes(args.only, direction, problem):
-                    continue
-                case = {"case": f"{direction} {problem}", "class": problem.name}
-                try:
-                    us = measure(direction, problem)
-                except RuntimeError as error:
-                    print("FAILED", case, error, flush=True)
-                    continue
-                kernel = sweep_timing.kernel(direction, problem, "cuda")
-                file.write(json.dumps(case | {"kernel": kernel, "us": us}) + "\n")
-                torch.cuda.empty_cache()
+        facts = {"replayed": args.replay.name} if args.replay else {"seed": args.seed}
+        file.write(json.dumps(facts | machine("cuda") | {"kernels": KERNELS}) + "\n")
+        for number, (direction, problem) in enumerate(problems(args)):
+            if time.monotonic() > end:
+                print(f"stopped before problem {number}")
+                return
+            if args.only and not computes(args.only, direction, problem):
+                continue
+            case = {"case": f"{direction} {problem}", "class": problem.name}
+            try:
+                us = measure(direction, problem)
+            except RuntimeError as error:
+                print("FAILED", case, error, flush=True)
+                continue
+            kernel = sweep_timing.kernel(direction, problem, "cuda")
+            file.write(json.dumps(case | {"kernel": kernel, "us": us}) + "\n")
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

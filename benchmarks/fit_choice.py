@@ -59,8 +59,9 @@ FEATURES = {
 }
 NAMES = list(FEATURES)
 
-# Of torch's that candidates.py does not try on copies, and the kernel of one tap.
-NEVER_TIMED = {"planes:fwd_torch", "planes:fwd_cudnn", "planes:wgrad_torch", "fwd_scale", "planes:fwd_scale"}
+NATIVE = ("fwd_torch", "wgrad_torch")  # what was timed as a peer stands for these where they could not yet be chosen
+
+ONE_TAP = {"fwd_scale", "wgrad_scale"}  # chosen for it without a question
 
 PROGRAM = """#include <iostream>
 #include "cuda/depthwise_conv2d/choose.h"
@@ -128,7 +129,7 @@ class Table:
         self.cost[:, 1:] += PREFERENCE
 
     def _times(self, row: dict, takes: list[str], names: list[str]) -> list[float]:
-        us = row["us"]
+        us = {name: row["us"]["native"] for name in NATIVE if "native" in row["us"]} | row["us"]
         slow = UNKNOWN * min(us.values())
         default = us.get(takes[0], slow)
         return [default, *(us.get(name, slow) if name in takes else default for name in names)]
@@ -249,17 +250,17 @@ struct Measured {
 
 def known(file: Path) -> tuple[list[dict], list, list]:
     """(rows, cases, what describe says) of one file: those for which all kernels were tried that can compute them today."""
-    rows = [json.loads(line) for line in file.read_text().splitlines()[1:]]
-    cases = [sweep_cases.parse(row["case"]) for row in rows]
-    tried = {name for row in rows for name in row["us"]}
-    found = zip(rows, cases, describe(cases), strict=True)
-    return tuple(map(list, zip(*(one for one in found if not set(one[2][0]) - tried - NEVER_TIMED), strict=True)))
+    facts, *rows = map(json.loads, file.read_text().splitlines())
+    cases, tried = [sweep_cases.parse(row["case"]) for row in rows], ONE_TAP | set(facts["kernels"])
+    described = describe(cases)
+    chosen = [i for i, (takes, _) in enumerate(described) if {name.removeprefix("planes:") for name in takes} <= tried]
+    return tuple([part[i] for i in chosen] for part in (rows, cases, described))
 
 
 def group(direction: str, problem: sweep_cases.Problem, kernels: list[str]) -> str | None:
     """The tree that choose.h asks about a problem, if any."""
     pixels = problem.layout == "nhwc" and problem.shape[1] > 1
-    if direction != "wgrad" and problem.kernel == (1, 1):  # fwd_scale
+    if problem.kernel == (1, 1):  # fwd_scale, wgrad_scale
         return None
     if pixels and problem.kernel == (7, 7) and problem.stride == (2, 2):  # is_7x7_stride_2_pixels
         return None

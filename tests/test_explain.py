@@ -25,7 +25,7 @@ TABLE = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_sliding"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
     ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
-    ("fwd", "H200", "float32", "nchw", (1, 64, 56, 56), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
+    ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_torch"),  # torch's native kernel
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
@@ -34,7 +34,7 @@ TABLE = [
     ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_large"),
     ("fwd", "H200", "float64", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "fwd_small"),
-    ("fwd", "H200", "float32", "nchw", (2, 64, 7, 7), (13, 13), 1, 6, 1, "fwd_torch"),
+    ("fwd", "H200", "float32", "nchw", (2, 64, 7, 7), (13, 13), 1, 6, 1, "fwd_sliding"),  # threads share taps
     ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_dense_rows"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_dense_rows"),  # the same memory
     ("dgrad", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_dense_rows"),
@@ -50,7 +50,7 @@ TABLE = [
     ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
     ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_pixels"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
-    ("fwd", "H200", "float32", "nhwc", (1, 124, 28, 28), (29, 29), 1, 14, 1, "fwd_torch after a copy"),
+    ("fwd", "H200", "float32", "nhwc", (1, 124, 28, 28), (29, 29), 1, 14, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),
@@ -65,7 +65,7 @@ TABLE = [
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
     ("wgrad", "H200", "float32", "nchw", (2, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
-    ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_planes"),  # torch rounds its sums
+    ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
     ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),
     ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
@@ -73,6 +73,7 @@ TABLE = [
     ("wgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float64", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_sliding"),
+    ("wgrad", "H200", "float16", "nchw", (4, 128, 14, 14), (1, 1), 2, 0, 1, "wgrad_scale"),
     ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_pixels"),
