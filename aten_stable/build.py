@@ -111,6 +111,15 @@ def run(command: list) -> None:
         raise SystemExit("error: the compiler failed; `python -m aten_stable scan` lists what is not covered")
 
 
+# As torch's BuildExtension gives them to nvcc: c10::Half has operators of its own, and two for one call are ambiguous.
+FOR_NVCC = (
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+    "--expt-extended-lambda",
+)
 EXPORTS = Path(__file__).with_name("exports.map")
 
 
@@ -135,9 +144,10 @@ def link(sources: list[Path], library: Path, common: list[str], torch: Path, cud
                 inputs.append(source)
                 continue
             inputs.append(Path(work, f"{number}.o"))
-            own = [*cuda.gencode(), "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Xfatbin=-compress-all"]
+            own = [*cuda.gencode(), "-Xfatbin=-compress-all"]
             hidden = "-Xcompiler=-fPIC,-fvisibility=hidden"
-            run([cuda.nvcc, f"-ccbin={compiler}", *common, *own, hidden, "-c", source, "-o", inputs[-1]])
+            # A project's options come later: -U takes a definition back.
+            run([cuda.nvcc, f"-ccbin={compiler}", *FOR_NVCC, *common, *own, hidden, "-c", source, "-o", inputs[-1]])
         if cuda:
             host.append(f"-I{cuda.home / 'include'}")
             libraries += [f"-L{cuda.libraries()}", "-lcudart_static", "-lrt", "-lpthread"]

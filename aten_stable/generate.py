@@ -82,16 +82,18 @@ def line(function, signature, method: bool) -> str:
     declaration = f"{result} {signature.name()}({rest}"
     if not method and "method" in {v.name for v in function.variants} and "self" in names:
         others = [a.name for a in signature.arguments() if a.name != "self"]
-        return f"G {declaration} {{ return self.{signature.name()}({', '.join(others)}); }}\n"
+        return f"ATEN_STABLE_LAZY {declaration} {{ return self.{signature.name()}({', '.join(others)}); }}\n"
     passed = arguments(function, signature, "*this" if method else "self")
     kind = re.sub(r"&(?=[,>]|$)", "", result)
     overload = schema.name.overload_name
     name = str(schema.name.name)
     text = '"' + str(schema).replace('"', '\\"') + '"'
-    call = f'ATEN({{}}, "{name}", "{overload}", {text}{"".join(", " + p for p in passed)})'
+    call = f'ATEN_STABLE_OPERATOR({{}}, "{name}", "{overload}", {text}{"".join(", " + p for p in passed)})'
     # The macro's argument must have no bare comma.
     kind = (
-        "TENSORS(" + kind.removeprefix("std::tuple<").removesuffix(">") + ")" if kind.startswith("std::tuple") else kind
+        "ATEN_STABLE_TENSORS(" + kind.removeprefix("std::tuple<").removesuffix(">") + ")"
+        if kind.startswith("std::tuple")
+        else kind
     )
     call = call.format(kind)
     if result.endswith(("&", "&>")):
@@ -105,7 +107,7 @@ def line(function, signature, method: bool) -> str:
         body = f"return with_grad({call}, options);"
     else:
         body = f"return {call};"
-    return f"G {declaration}{' const' if method else ''} {{ {body} }}\n"
+    return f"ATEN_STABLE_LAZY {declaration}{' const' if method else ''} {{ {body} }}\n"
 
 
 def main() -> None:

@@ -25,7 +25,10 @@ OWN_MACROS = re.compile(r"TORCH_EXTENSION_NAME|TORCH_VERSION\w*|CUDA_VERSION|CUD
 def table() -> list[str]:
     """The schema of each operator of ATen's that the headers call."""
     text = re.sub(r"#define X\(name(?:, sign)?\).*?#undef X", _expanded, headers(), flags=re.DOTALL)
-    rows = re.findall(r'ATEN\([\w:]+(?:\([^()]*\)|<[^()]*>)?,\s*"\w+",\s*"\w*",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', text)
+    rows = re.findall(
+        r'ATEN_STABLE_OPERATOR\(\s*[\w:]+(?:\([^()]*\)|<[^()]*>)?,\s*"\w+",\s*"\w*",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)',
+        text,
+    )
     return sorted({re.sub(r'"\s*"', "", row.strip())[1:-1].replace('\\"', '"') for row in rows})
 
 

@@ -24,6 +24,10 @@ if(NOT TARGET aten_stable::headers)
   target_include_directories(aten_stable::headers BEFORE INTERFACE
     "${aten_stable_PACKAGE}/include" "${aten_stable_TORCH}/include")
   target_compile_definitions(aten_stable::headers INTERFACE TORCH_TARGET_VERSION=0x020a000000000000)
+  # As torch's BuildExtension has it: c10::Half has operators of its own.
+  foreach(name HALF_OPERATORS HALF_CONVERSIONS BFLOAT16_CONVERSIONS HALF2_OPERATORS)
+    target_compile_definitions(aten_stable::headers INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:__CUDA_NO_${name}__>)
+  endforeach()
   target_compile_features(aten_stable::headers INTERFACE cxx_std_17)
   target_link_libraries(aten_stable::headers INTERFACE "${aten_stable_TORCH}/lib/libtorch_cpu.so" ${CMAKE_DL_LIBS})
 endif()

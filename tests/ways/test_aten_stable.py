@@ -21,8 +21,9 @@ import torch._dynamo
 import torch.fx.experimental.proxy_tensor
 from aten_builds import CUDA_PROJECTS, ROOT, SOURCES, TORCH, compile_cuda, toolkits
 from same_bits import assert_same, load, outcome
+from torch.utils import cpp_extension
 
-from aten_stable.build import flags, toolkit
+from aten_stable.build import Toolkit, flags, link, toolkit
 from aten_stable.scan import header, table, uses
 
 LEAF = torch.linspace(-1, 2, 6).requires_grad_()
@@ -864,6 +865,25 @@ def test_cuda_sources_become_a_library_for_each_toolkit(name, tmp_path):
     arguments = [torch.ones(2)] * (2 if name == "blend" else 1)
     with pytest.raises(RuntimeError, match="must be a CUDA tensor"):
         getattr(module, name)(*arguments)
+
+
+def test_nvcc_is_told_what_torch_tells_it(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr("aten_stable.build.run", commands.append)
+    monkeypatch.setattr(Toolkit, "libraries", lambda self: tmp_path)
+    option = "-U__CUDA_NO_HALF_OPERATORS__"
+    link([tmp_path / "own.cu"], tmp_path / "lib.so", [option], TORCH, Toolkit(tmp_path, ("90",)))
+    for flag in cpp_extension.COMMON_NVCC_FLAGS:
+        assert commands[0].index(flag) < commands[0].index(option)
+
+
+def test_headers_define_no_macros_of_short_names():
+    """A source's variable may have such a name."""
+    for path in (ROOT / "aten_stable/include/aten_stable").glob("*.h"):
+        text = path.read_text()
+        for name in re.findall(r"^\s*#\s*define (\w+)", text, re.MULTILINE):
+            of_aten = re.match(r"(AT|TORCH|C10|CUDA|ATEN_STABLE|PYBIND11|RECORD)_|LOG$|MAX_TENSORINFO_DIMS$", name)
+            assert of_aten or text.count(f"#define {name}(") == text.count(f"#undef {name}\n"), f"{path}: {name}"
 
 
 @pytest.mark.parametrize("text", ["/opt/cuda13", "/opt/cuda13:", "/opt/cuda13:sm_90", "/nowhere:90"])

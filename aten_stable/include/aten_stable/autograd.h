@@ -11,8 +11,8 @@ inline namespace ATEN_STABLE_VERSION {
 // Dispatch keys are left out in Python: the stable ABI has no such guard. The kinds are names of torch._C.
 class DispatchGuard {
  public:
-  DispatchGuard(const char* kind, const std::string& key) { BRIDGE(void, "enter", std::string(kind), key); }
-  ~DispatchGuard() { BRIDGE(void, "leave", int64_t(1)); }
+  DispatchGuard(const char* kind, const std::string& key) { ATEN_STABLE_BRIDGE(void, "enter", std::string(kind), key); }
+  ~DispatchGuard() { ATEN_STABLE_BRIDGE(void, "leave", int64_t(1)); }
   DispatchGuard(const DispatchGuard&) = delete;
   DispatchGuard& operator=(const DispatchGuard&) = delete;
 };
@@ -152,9 +152,9 @@ struct Function {
     const int64_t number = ::aten_stable::nodes().add(node);
     variable_list outputs;
     try {
-      outputs =
-          ::aten_stable::tensors(BRIDGE(::aten_stable::Maybe, "function", ::aten_stable::Functions<std::void_t<T>>::ns,
-                                        number, ::aten_stable::maybe(inputs), node->grad_enabled));
+      outputs = ::aten_stable::tensors(ATEN_STABLE_BRIDGE(::aten_stable::Maybe, "function",
+                                                          ::aten_stable::Functions<std::void_t<T>>::ns, number,
+                                                          ::aten_stable::maybe(inputs), node->grad_enabled));
     } catch (...) {
       ::aten_stable::nodes().remove(number);
       throw;
@@ -168,9 +168,9 @@ struct Function {
 inline variable_list grad(const variable_list& outputs, const variable_list& inputs,
                           const variable_list& grad_outputs = {}, std::optional<bool> retain_graph = std::nullopt,
                           bool create_graph = false, bool allow_unused = false) {
-  return ::aten_stable::tensors(BRIDGE(::aten_stable::Maybe, "gradients", outputs, inputs,
-                                       ::aten_stable::maybe(grad_outputs), retain_graph.value_or(create_graph),
-                                       create_graph, allow_unused));
+  return ::aten_stable::tensors(ATEN_STABLE_BRIDGE(::aten_stable::Maybe, "gradients", outputs, inputs,
+                                                   ::aten_stable::maybe(grad_outputs),
+                                                   retain_graph.value_or(create_graph), create_graph, allow_unused));
 }
 
 inline Variable make_variable(const at::Tensor& data, bool requires_grad = false, bool = true) {

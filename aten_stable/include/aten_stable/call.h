@@ -79,8 +79,9 @@ R call(const Op& op, const Args&... args) {
 inline at::Tensor subtract(const at::Tensor& self, const at::Tensor& other, const c10::Scalar& alpha) {
   if (alpha.isComplex() ||
       (c10::isIntegralType(self.scalar_type(), true) && c10::isIntegralType(other.scalar_type(), true)))
-    return ATEN(at::Tensor, "sub", "Tensor", "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", self,
-                other, alpha);
+    return ATEN_STABLE_OPERATOR(at::Tensor, "sub", "Tensor",
+                                "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", self, other,
+                                alpha);
   AtenTensorHandle result = nullptr;
   if (aoti_torch_aten_subtract_Tensor(self.stable().get(), other.stable().get(), alpha.toDouble(), &result) !=
       TORCH_SUCCESS)

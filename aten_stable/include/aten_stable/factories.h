@@ -180,8 +180,8 @@ inline std::tuple<Tensor, Tensor> var_mean(const Tensor& t, int dim) {
   return var_mean(t, c10::OptionalIntArrayRef(int64_t(dim)));
 }
 inline c10::ScalarType promote_types(c10::ScalarType a, c10::ScalarType b) {
-  return ATEN(c10::ScalarType, "promote_types", "", "promote_types(ScalarType type1, ScalarType type2) -> ScalarType",
-              a, b);
+  return ATEN_STABLE_OPERATOR(c10::ScalarType, "promote_types", "",
+                              "promote_types(ScalarType type1, ScalarType type2) -> ScalarType", a, b);
 }
 inline int64_t numel(const Tensor& t) { return t.numel(); }
 inline int64_t size(const Tensor& t, int64_t dim) { return t.size(dim); }
@@ -206,7 +206,7 @@ inline bool hasCUDA() { return globalContext().hasCUDA(); }
 // CUDA as sources without device code ask for it.
 namespace at::cuda {
 inline namespace ATEN_STABLE_VERSION {
-inline size_t device_count() { return static_cast<size_t>(BRIDGE(int64_t, "gpus")); }
+inline size_t device_count() { return static_cast<size_t>(ATEN_STABLE_BRIDGE(int64_t, "gpus")); }
 inline bool is_available() { return device_count() > 0; }
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace at::cuda

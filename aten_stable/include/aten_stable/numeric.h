@@ -1,4 +1,4 @@
-// Numbers that are none, the limits of types, and constants, on the CPU and in kernels.
+// Numbers that are none, and the limits of types, on the CPU and in kernels.
 #pragma once
 
 #include <limits>
@@ -66,12 +66,4 @@ C10_HOST_DEVICE T load(const T* at) {
     return *at;
 }
 }  // namespace ATEN_STABLE_VERSION
-template <class T>
-constexpr T pi = static_cast<T>(3.14159265358979323846264338327950288L);
-template <class T>
-constexpr T e = static_cast<T>(2.71828182845904523536028747135266250L);
-template <class T>
-constexpr T sqrt_2 = static_cast<T>(1.41421356237309504880168872420969808L);
-template <class T>
-constexpr T frac_sqrt_2 = static_cast<T>(0.70710678118654752440084436210484904L);
 }  // namespace c10

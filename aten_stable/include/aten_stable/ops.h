@@ -15,33 +15,35 @@ inline const Tensor& with_grad(const Tensor& t, const c10::TensorOptions& o) {
 
 inline Tensor Tensor::contiguous(c10::MemoryFormat format) const {
   if (is_contiguous(format)) return *this;
-  return ATEN(Tensor, "contiguous", "",
-              "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", *this,
-              format);
+  return ATEN_STABLE_OPERATOR(
+      Tensor, "contiguous", "",
+      "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", *this, format);
 }
 inline Tensor Tensor::to(const c10::TensorOptions& o, bool non_blocking, bool copy,
                          std::optional<c10::MemoryFormat> format) const {
   if (o.requires_grad_) throw std::runtime_error("to(options) expects unset requires_grad flag");
-  return ATEN(Tensor, "to", "dtype_layout",
-              "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-              "bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> "
-              "Tensor(a)",
-              *this, o.dtype_, o.layout_, o.device_, o.pinned_memory_, non_blocking, copy,
-              format ? format : o.memory_format_);
+  return ATEN_STABLE_OPERATOR(
+      Tensor, "to", "dtype_layout",
+      "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+      "bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> "
+      "Tensor(a)",
+      *this, o.dtype_, o.layout_, o.device_, o.pinned_memory_, non_blocking, copy, format ? format : o.memory_format_);
 }
 inline Tensor& Tensor::copy_(const Tensor& from, bool non_blocking) const {
-  ATEN(Tensor, "copy_", "", "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", *this, from,
-       non_blocking);
+  ATEN_STABLE_OPERATOR(Tensor, "copy_", "", "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+                       *this, from, non_blocking);
   return const_cast<Tensor&>(*this);
 }
 inline Tensor& Tensor::fill_(const Tensor& value) const {
-  ATEN(Tensor, "fill_", "Tensor", "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", *this, value);
+  ATEN_STABLE_OPERATOR(Tensor, "fill_", "Tensor", "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", *this,
+                       value);
   return const_cast<Tensor&>(*this);
 }
 inline Tensor& Tensor::fill_(const c10::Scalar& value) const {
   constexpr int64_t kExact = int64_t(1) << 53;  // a double holds every integer up to here
   if (value.isComplex() || (value.isIntegral() && (value.toLong() > kExact || value.toLong() < -kExact)))
-    ATEN(Tensor, "fill_", "Scalar", "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", *this, value);
+    ATEN_STABLE_OPERATOR(Tensor, "fill_", "Scalar", "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", *this,
+                         value);
   else if (aoti_torch_aten_fill__Scalar(stable_.get(), value.toDouble()) != TORCH_SUCCESS)
     aten_stable::failed("aten_stable:op:fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)");
   return const_cast<Tensor&>(*this);
@@ -52,11 +54,12 @@ inline Tensor& Tensor::fill_(const c10::Scalar& value) const {
 inline Tensor number(const c10::Scalar& value, const Tensor& beside) {
   using c10::ScalarType;
   const auto empty = [](c10::IntArrayRef sizes, std::optional<ScalarType> dtype) {
-    return ATEN(Tensor, "empty", "memory_format",
-                "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
-                "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-                sizes, dtype, std::optional<c10::Layout>(), std::optional(c10::Device(c10::DeviceType::CPU)),
-                std::optional<bool>(), std::optional<c10::MemoryFormat>());
+    return ATEN_STABLE_OPERATOR(
+        Tensor, "empty", "memory_format",
+        "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+        "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        sizes, dtype, std::optional<c10::Layout>(), std::optional(c10::Device(c10::DeviceType::CPU)),
+        std::optional<bool>(), std::optional<c10::MemoryFormat>());
   };
   ScalarType dtype = value.type();
   if (value.isFloatingPoint() && c10::isIntegralType(beside.scalar_type(), true))
@@ -78,69 +81,76 @@ Tensor beside(const Tensor& self, const c10::Scalar& value, const F& f) {
 }
 
 // Numbers take the way of tensors without dimensions, quicker than the bridge, but for complex ones.
-#define X(name)                                                                                                 \
-  inline Tensor Tensor::name(const Tensor& other) const {                                                       \
-    return ATEN(Tensor, #name, "Tensor", #name ".Tensor(Tensor self, Tensor other) -> Tensor", *this, other);   \
-  }                                                                                                             \
-  inline Tensor Tensor::name(const c10::Scalar& other) const {                                                  \
-    if (other.isComplex())                                                                                      \
-      return ATEN(Tensor, #name, "Scalar", #name ".Scalar(Tensor self, Scalar other) -> Tensor", *this, other); \
-    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                    \
-  }                                                                                                             \
-  inline Tensor name(const Tensor& self, const Tensor& other) { return self.name(other); }                      \
+#define X(name)                                                                                                       \
+  inline Tensor Tensor::name(const Tensor& other) const {                                                             \
+    return ATEN_STABLE_OPERATOR(Tensor, #name, "Tensor", #name ".Tensor(Tensor self, Tensor other) -> Tensor", *this, \
+                                other);                                                                               \
+  }                                                                                                                   \
+  inline Tensor Tensor::name(const c10::Scalar& other) const {                                                        \
+    if (other.isComplex())                                                                                            \
+      return ATEN_STABLE_OPERATOR(Tensor, #name, "Scalar", #name ".Scalar(Tensor self, Scalar other) -> Tensor",      \
+                                  *this, other);                                                                      \
+    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                          \
+  }                                                                                                                   \
+  inline Tensor name(const Tensor& self, const Tensor& other) { return self.name(other); }                            \
   inline Tensor name(const Tensor& self, const c10::Scalar& other) { return self.name(other); }
 // clang-format off
 X(mul) X(div) X(eq) X(ne) X(lt) X(le)
 X(gt) X(ge)
 // clang-format on
 #undef X
-#define X(name, sign)                                                                                                  \
-  inline Tensor Tensor::name(const Tensor& other, const c10::Scalar& alpha) const {                                    \
-    if (scalar_type() == c10::kBool || other.scalar_type() == c10::kBool)                                              \
-      return ATEN(Tensor, #name, "Tensor", #name ".Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",    \
-                  *this, other, alpha);                                                                                \
-    return aten_stable::subtract(*this, other, sign alpha);                                                            \
-  }                                                                                                                    \
-  inline Tensor Tensor::name(const Tensor& other) const { return name(other, 1); }                                     \
-  inline Tensor Tensor::name(const c10::Scalar& other, const c10::Scalar& alpha) const {                               \
-    return ATEN(Tensor, #name, "Scalar", #name ".Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", *this,  \
-                other, alpha);                                                                                         \
-  }                                                                                                                    \
-  inline Tensor Tensor::name(const c10::Scalar& other) const {                                                         \
-    if (other.isComplex() || other.isBoolean() || c10::isIntegralType(scalar_type(), true))                            \
-      return name(other, c10::Scalar(1));                                                                              \
-    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                           \
-  }                                                                                                                    \
-  inline Tensor& Tensor::name##_(const Tensor& other, const c10::Scalar& alpha) const {                                \
-    ATEN(Tensor, #name "_", "Tensor",                                                                                  \
-         #name "_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)", *this, other, alpha);       \
-    return const_cast<Tensor&>(*this);                                                                                 \
-  }                                                                                                                    \
-  inline Tensor& Tensor::name##_(const c10::Scalar& other, const c10::Scalar& alpha) const {                           \
-    ATEN(Tensor, #name "_", "Scalar", #name "_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",   \
-         *this, other, alpha);                                                                                         \
-    return const_cast<Tensor&>(*this);                                                                                 \
-  }                                                                                                                    \
-  inline Tensor& Tensor::name##_(const Tensor& other) const {                                                          \
-    if (!is_floating_point()) return name##_(other, c10::Scalar(1));                                                   \
-    return aten_stable::assign(*this, name(other));                                                                    \
-  }                                                                                                                    \
-  inline Tensor& Tensor::name##_(const c10::Scalar& other) const {                                                     \
-    if (!is_floating_point()) return name##_(other, c10::Scalar(1));                                                   \
-    return aten_stable::assign(*this, name(other));                                                                    \
-  }                                                                                                                    \
-  inline Tensor name(const Tensor& self, const Tensor& other, const c10::Scalar& alpha = 1) {                          \
-    return self.name(other, alpha);                                                                                    \
-  }                                                                                                                    \
-  inline Tensor name(const Tensor& self, const c10::Scalar& other) { return self.name(other); }                        \
-  inline Tensor name(const Tensor& self, const c10::Scalar& other, const c10::Scalar& alpha) {                         \
-    return self.name(other, alpha);                                                                                    \
-  }                                                                                                                    \
-  G Tensor& name##_out(Tensor& out, const Tensor& self, const Tensor& other, const c10::Scalar& alpha = 1) {           \
-    ATEN(Tensor, #name, "out",                                                                                         \
-         #name ".out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", self, other, alpha, \
-         out);                                                                                                         \
-    return out;                                                                                                        \
+#define X(name, sign)                                                                                                 \
+  inline Tensor Tensor::name(const Tensor& other, const c10::Scalar& alpha) const {                                   \
+    if (scalar_type() == c10::kBool || other.scalar_type() == c10::kBool)                                             \
+      return ATEN_STABLE_OPERATOR(Tensor, #name, "Tensor",                                                            \
+                                  #name ".Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", *this,     \
+                                  other, alpha);                                                                      \
+    return aten_stable::subtract(*this, other, sign alpha);                                                           \
+  }                                                                                                                   \
+  inline Tensor Tensor::name(const Tensor& other) const { return name(other, 1); }                                    \
+  inline Tensor Tensor::name(const c10::Scalar& other, const c10::Scalar& alpha) const {                              \
+    return ATEN_STABLE_OPERATOR(Tensor, #name, "Scalar",                                                              \
+                                #name ".Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", *this, other,   \
+                                alpha);                                                                               \
+  }                                                                                                                   \
+  inline Tensor Tensor::name(const c10::Scalar& other) const {                                                        \
+    if (other.isComplex() || other.isBoolean() || c10::isIntegralType(scalar_type(), true))                           \
+      return name(other, c10::Scalar(1));                                                                             \
+    return beside(*this, other, [](const Tensor& a, const Tensor& b) { return a.name(b); });                          \
+  }                                                                                                                   \
+  inline Tensor& Tensor::name##_(const Tensor& other, const c10::Scalar& alpha) const {                               \
+    ATEN_STABLE_OPERATOR(Tensor, #name "_", "Tensor",                                                                 \
+                         #name "_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)", *this,     \
+                         other, alpha);                                                                               \
+    return const_cast<Tensor&>(*this);                                                                                \
+  }                                                                                                                   \
+  inline Tensor& Tensor::name##_(const c10::Scalar& other, const c10::Scalar& alpha) const {                          \
+    ATEN_STABLE_OPERATOR(Tensor, #name "_", "Scalar",                                                                 \
+                         #name "_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)", *this, other, \
+                         alpha);                                                                                      \
+    return const_cast<Tensor&>(*this);                                                                                \
+  }                                                                                                                   \
+  inline Tensor& Tensor::name##_(const Tensor& other) const {                                                         \
+    if (!is_floating_point()) return name##_(other, c10::Scalar(1));                                                  \
+    return aten_stable::assign(*this, name(other));                                                                   \
+  }                                                                                                                   \
+  inline Tensor& Tensor::name##_(const c10::Scalar& other) const {                                                    \
+    if (!is_floating_point()) return name##_(other, c10::Scalar(1));                                                  \
+    return aten_stable::assign(*this, name(other));                                                                   \
+  }                                                                                                                   \
+  inline Tensor name(const Tensor& self, const Tensor& other, const c10::Scalar& alpha = 1) {                         \
+    return self.name(other, alpha);                                                                                   \
+  }                                                                                                                   \
+  inline Tensor name(const Tensor& self, const c10::Scalar& other) { return self.name(other); }                       \
+  inline Tensor name(const Tensor& self, const c10::Scalar& other, const c10::Scalar& alpha) {                        \
+    return self.name(other, alpha);                                                                                   \
+  }                                                                                                                   \
+  ATEN_STABLE_LAZY Tensor& name##_out(Tensor& out, const Tensor& self, const Tensor& other,                           \
+                                      const c10::Scalar& alpha = 1) {                                                 \
+    ATEN_STABLE_OPERATOR(Tensor, #name, "out",                                                                        \
+                         #name ".out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",    \
+                         self, other, alpha, out);                                                                    \
+    return out;                                                                                                       \
   }
     // clang-format off
 X(add, -) X(sub, )
@@ -156,17 +166,19 @@ inline Tensor& div_number(const Tensor& self, const c10::Scalar& other) {
 }
 #define X(name)                                                                                                       \
   inline Tensor& Tensor::name##_(const Tensor& other) const {                                                         \
-    ATEN(Tensor, #name "_", "Tensor", #name "_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", *this, other);   \
+    ATEN_STABLE_OPERATOR(Tensor, #name "_", "Tensor", #name "_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",  \
+                         *this, other);                                                                               \
     return const_cast<Tensor&>(*this);                                                                                \
   }                                                                                                                   \
   inline Tensor& Tensor::name##_(const c10::Scalar& other) const {                                                    \
     if (is_floating_point() && !other.isComplex()) return name##_number(*this, other);                                \
-    ATEN(Tensor, #name "_", "Scalar", #name "_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", *this, other);   \
+    ATEN_STABLE_OPERATOR(Tensor, #name "_", "Scalar", #name "_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",  \
+                         *this, other);                                                                               \
     return const_cast<Tensor&>(*this);                                                                                \
   }                                                                                                                   \
-  G Tensor& name##_out(Tensor& out, const Tensor& self, const Tensor& other) {                                        \
-    ATEN(Tensor, #name, "out", #name ".out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, \
-         out);                                                                                                        \
+  ATEN_STABLE_LAZY Tensor& name##_out(Tensor& out, const Tensor& self, const Tensor& other) {                         \
+    ATEN_STABLE_OPERATOR(Tensor, #name, "out",                                                                        \
+                         #name ".out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); \
     return out;                                                                                                       \
   }
 // clang-format off
@@ -174,25 +186,25 @@ X(mul) X(div)
 // clang-format on
 #undef X
     inline Tensor Tensor::div(const Tensor& other, std::optional<std::string_view> rounding_mode) const {
-  return ATEN(Tensor, "div", "Tensor_mode",
-              "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", *this, other,
-              rounding_mode);
+  return ATEN_STABLE_OPERATOR(Tensor, "div", "Tensor_mode",
+                              "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", *this,
+                              other, rounding_mode);
 }
 inline Tensor Tensor::div(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const {
-  return ATEN(Tensor, "div", "Scalar_mode",
-              "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", *this, other,
-              rounding_mode);
+  return ATEN_STABLE_OPERATOR(Tensor, "div", "Scalar_mode",
+                              "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", *this,
+                              other, rounding_mode);
 }
 inline Tensor& Tensor::div_(const Tensor& other, std::optional<std::string_view> rounding_mode) const {
-  ATEN(Tensor, "div_", "Tensor_mode",
-       "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)", *this, other,
-       rounding_mode);
+  ATEN_STABLE_OPERATOR(Tensor, "div_", "Tensor_mode",
+                       "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)", *this,
+                       other, rounding_mode);
   return const_cast<Tensor&>(*this);
 }
 inline Tensor& Tensor::div_(const c10::Scalar& other, std::optional<std::string_view> rounding_mode) const {
-  ATEN(Tensor, "div_", "Scalar_mode",
-       "div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)", *this, other,
-       rounding_mode);
+  ATEN_STABLE_OPERATOR(Tensor, "div_", "Scalar_mode",
+                       "div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)", *this,
+                       other, rounding_mode);
   return const_cast<Tensor&>(*this);
 }
 template <class Other>
@@ -243,25 +255,27 @@ inline c10::Scalar Tensor::item() const {
   return item<double>();
 }
 
-inline bool Tensor::requires_grad() const { return BRIDGE(bool, "requires_grad", *this); }
-inline bool Tensor::is_leaf() const { return BRIDGE(bool, "is_leaf", *this); }
+inline bool Tensor::requires_grad() const { return ATEN_STABLE_BRIDGE(bool, "requires_grad", *this); }
+inline bool Tensor::is_leaf() const { return ATEN_STABLE_BRIDGE(bool, "is_leaf", *this); }
 inline Tensor& Tensor::requires_grad_(bool yes) const {
   set_requires_grad(yes);
   return const_cast<Tensor&>(*this);
 }
-inline Tensor Tensor::grad() const { return BRIDGE(Tensor, "grad", *this); }
+inline Tensor Tensor::grad() const { return ATEN_STABLE_BRIDGE(Tensor, "grad", *this); }
 inline void Tensor::backward(const std::optional<Tensor>& gradient, std::optional<bool> retain_graph,
                              bool create_graph) const {
-  BRIDGE(Tensor, "backward", *this, gradient, retain_graph.value_or(create_graph), create_graph);
+  ATEN_STABLE_BRIDGE(Tensor, "backward", *this, gradient, retain_graph.value_or(create_graph), create_graph);
 }
 inline Tensor Tensor::index(const c10::List<std::optional<Tensor>>& indices) const {
-  return ATEN(Tensor, "index", "Tensor", "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", *this, indices);
+  return ATEN_STABLE_OPERATOR(Tensor, "index", "Tensor", "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+                              *this, indices);
 }
 inline Tensor& Tensor::index_put_(const c10::List<std::optional<Tensor>>& indices, const Tensor& values,
                                   bool accumulate) const {
-  ATEN(Tensor, "index_put_", "",
-       "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", *this,
-       indices, values, accumulate);
+  ATEN_STABLE_OPERATOR(
+      Tensor, "index_put_", "",
+      "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", *this,
+      indices, values, accumulate);
   return const_cast<Tensor&>(*this);
 }
 inline Tensor index(const Tensor& self, const c10::List<std::optional<Tensor>>& indices) { return self.index(indices); }
@@ -274,8 +288,8 @@ inline Tensor& index_put_(Tensor& self, const c10::List<std::optional<Tensor>>& 
   return self.index_put_(indices, values, accumulate);
 }
 inline c10::ScalarType result_type(const Tensor& a, const Tensor& b) {
-  return ATEN(c10::ScalarType, "result_type", "Tensor", "result_type.Tensor(Tensor tensor, Tensor other) -> ScalarType",
-              a, b);
+  return ATEN_STABLE_OPERATOR(c10::ScalarType, "result_type", "Tensor",
+                              "result_type.Tensor(Tensor tensor, Tensor other) -> ScalarType", a, b);
 }
 
 Tensor full(c10::IntArrayRef sizes, const c10::Scalar& value, c10::TensorOptions o = {});

@@ -15,7 +15,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 
   using Drawn = std::tuple<int64_t, int64_t>;  // seed, offset
   inline Drawn draw(int64_t generator, int64_t device, int64_t increment) {
-    if (python.philox == nullptr) return BRIDGE(TENSORS(int64_t, int64_t), "philox", generator, device, increment);
+    if (python.philox == nullptr)
+      return ATEN_STABLE_BRIDGE(ATEN_STABLE_TENSORS(int64_t, int64_t), "philox", generator, device, increment);
     const WithLock lock;
     const Owned on(python.PyLong_FromLongLong(device)), by(python.PyLong_FromLongLong(increment));
     const Owned both(python.PyObject_CallFunctionObjArgs(

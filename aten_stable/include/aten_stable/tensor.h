@@ -30,15 +30,15 @@ enum Reduction { None, Mean, Sum, END };
 
 // A call of ATen's operator: result type, name, overload, and the schema that is relied upon, which is kept in the
 // library for those who load it. call.h defines it.
-#define ATEN(R, name, overload, text, ...) \
-  ::aten_stable::call<R>(                  \
+#define ATEN_STABLE_OPERATOR(R, name, overload, text, ...) \
+  ::aten_stable::call<R>(                                  \
       ::aten_stable::Op{"aten::" name, ATEN_STABLE_OPERATORS name, overload, "aten_stable:op:" text}, ##__VA_ARGS__)
-#define BRIDGE(R, name, ...) \
-  ::aten_stable::call<R>(    \
+#define ATEN_STABLE_BRIDGE(R, name, ...) \
+  ::aten_stable::call<R>(                \
       ::aten_stable::Op{ATEN_STABLE_OPERATORS name, ATEN_STABLE_OPERATORS name, "", ATEN_STABLE_OPERATORS name}, ##__VA_ARGS__)
-#define TENSORS(...) std::tuple<__VA_ARGS__>
+#define ATEN_STABLE_TENSORS(...) std::tuple<__VA_ARGS__>
 // Templates, so that only what is used is compiled.
-#define G template <class = void>
+#define ATEN_STABLE_LAZY template <class = void>
 
 namespace aten_stable {
 inline namespace ATEN_STABLE_VERSION {
@@ -307,8 +307,8 @@ X(Tensor) X(c10::Scalar)
   // Of a stream of CUDA's.
   template <class Stream>
   void record_stream(const Stream& stream) const {
-    BRIDGE(void, "record_stream", *this, static_cast<int64_t>(reinterpret_cast<intptr_t>(stream.stream())),
-           int64_t(stream.device_index()));
+    ATEN_STABLE_BRIDGE(void, "record_stream", *this, static_cast<int64_t>(reinterpret_cast<intptr_t>(stream.stream())),
+                       int64_t(stream.device_index()));
   }
 
   std::string toString() const {

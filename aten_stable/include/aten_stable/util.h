@@ -249,11 +249,13 @@ class ATEN_STABLE_NO(
     "which take the generator") CPUGeneratorImpl;
 
 struct Context {
-  bool hasCUDA() const { return BRIDGE(int64_t, "gpus") > 0; }
+  bool hasCUDA() const { return ATEN_STABLE_BRIDGE(int64_t, "gpus") > 0; }
   Generator defaultGenerator(c10::Device device) const { return Generator(0, device.index()); }
-  bool deterministicAlgorithms() const { return BRIDGE(bool, "deterministic", std::string()); }
+  bool deterministicAlgorithms() const { return ATEN_STABLE_BRIDGE(bool, "deterministic", std::string()); }
   // torch raises or warns as its user has asked.
-  void alertNotDeterministic(const char* caller) const { BRIDGE(bool, "deterministic", std::string(caller)); }
+  void alertNotDeterministic(const char* caller) const {
+    ATEN_STABLE_BRIDGE(bool, "deterministic", std::string(caller));
+  }
 };
 inline Context& globalContext() {
   static Context one;
@@ -274,13 +276,13 @@ inline bool canUse32BitIndexMath(const Tensor& t, int64_t most = std::numeric_li
 namespace c10 {
 inline namespace ATEN_STABLE_VERSION {
 inline uint64_t Generator::current_seed() const {
-  return static_cast<uint64_t>(BRIDGE(int64_t, "seed", address_, std::string("initial_seed"), int64_t(0)));
+  return static_cast<uint64_t>(ATEN_STABLE_BRIDGE(int64_t, "seed", address_, std::string("initial_seed"), int64_t(0)));
 }
 inline uint64_t Generator::seed() const {
-  return static_cast<uint64_t>(BRIDGE(int64_t, "seed", address_, std::string("seed"), int64_t(0)));
+  return static_cast<uint64_t>(ATEN_STABLE_BRIDGE(int64_t, "seed", address_, std::string("seed"), int64_t(0)));
 }
 inline void Generator::set_current_seed(uint64_t seed) const {
-  BRIDGE(int64_t, "seed", address_, std::string("manual_seed"), static_cast<int64_t>(seed));
+  ATEN_STABLE_BRIDGE(int64_t, "seed", address_, std::string("manual_seed"), static_cast<int64_t>(seed));
 }
 class ATEN_STABLE_NO("c10::InferenceMode is not covered: write torch.inference_mode() in Python") InferenceMode;
 using at::DeviceGuard;

@@ -1,2 +1,2 @@
 #pragma once
-#include <aten_stable/numeric.h>
+#include <aten_stable/constants.h>
