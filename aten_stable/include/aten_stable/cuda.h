@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <unordered_map>
 
-#include "device.h"
 #include "factories.h"
 
 namespace c10::cuda {

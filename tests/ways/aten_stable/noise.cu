@@ -7,6 +7,11 @@
 
 #include <mutex>
 
+// As grid encoders have it, which do not include ATen's own.
+static inline __device__ at::Half atomicAdd(at::Half* to, at::Half value) {
+  return atomicAdd(reinterpret_cast<__half*>(to), static_cast<__half>(value));
+}
+
 // As curand_init and curand_uniform, without curand's headers: the sum says what the kernel got.
 __global__ void noise_kernel(float* out, int64_t n, at::PhiloxCudaState philox_args) {
   const auto seeds = at::cuda::philox::unpack(philox_args);

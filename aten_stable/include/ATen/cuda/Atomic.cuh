@@ -1,2 +1,2 @@
 #pragma once
-#include <aten_stable/cuda.h>
+#include <aten_stable/atomics.h>
