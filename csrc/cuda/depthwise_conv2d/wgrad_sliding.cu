@@ -246,6 +246,15 @@ constexpr int64_t kWalk = 24;
 // Threads that fill a GPU, about, as measured on an H200; fixed, so that results depend on shapes alone.
 constexpr double kWantedPlaneThreads = 1 << 15, kWantedPixelThreads = 1 << 16;
 
+// Walks along one line: as long as kWalk, or shorter where there are too few to fill a GPU. But no more than one_block,
+// if they are not longer than kWalk then: all of a channel's have a thread of one block, and no second kernel is
+// needed.
+inline int64_t walks_of_line(int64_t outputs, int64_t taps, double wanted, int64_t one_block) {
+  const int64_t most = ceil_div(outputs, taps), least = std::min(ceil_div(outputs, kWalk), most);
+  const int64_t walks = std::clamp(int64_t(std::ceil(wanted)), least, most);
+  return one_block > 0 && ceil_div(outputs, one_block) <= kWalk ? std::min(walks, one_block) : walks;
+}
+
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
 void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t pixel = kChannelsLast ? problem.channels : 1;
@@ -268,21 +277,13 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   params.row_groups = int(ceil_div(int64_t(params.cross.taps), kRows));
   const int64_t groups = int64_t(a.classes) * params.row_groups * params.chunks_of_class;
   const int64_t vectors = kChannelsLast ? problem.channels / kVector : problem.channels;
-  // Walks as long as kWalk, or shorter where there are too few to fill a GPU.
-  const double lines = double(problem.batch) * double(params.cross.out) * double(a.spacing) * double(vectors * groups);
-  const int64_t most_walks = ceil_div(residue_outputs, kTaps);
-  const int64_t least_walks = std::min(ceil_div(residue_outputs, kWalk), most_walks);
-  const double wanted_walks = (kChannelsLast ? kWantedPixelThreads : kWantedPlaneThreads) / lines;
-  int64_t walks = std::clamp(int64_t(std::ceil(wanted_walks)), least_walks, most_walks);
-  // Fewer where all of a channel's then have a thread of one block, and no second kernel is needed.
-  if (kChannelsLast) {
-    const int64_t most_members = kBlock * kVector * int64_t(sizeof(T)) / kSector,
-                  fitting = most_members / (problem.batch * int64_t(params.cross.out) * int64_t(a.spacing));
-    if (fitting > 0 && fitting < walks && ceil_div(residue_outputs, fitting) <= kWalk) walks = fitting;
-  }
-  params.walks = Int(walks);
+  const int64_t lines = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing);  // of a channel
+  const int64_t one_block = kChannelsLast ? kBlock * kVector * int64_t(sizeof(T)) / kSector / lines : 0;
+  const double wanted_walks =
+      (kChannelsLast ? kWantedPixelThreads : kWantedPlaneThreads) / double(lines) / double(vectors * groups);
+  params.walks = Int(walks_of_line(residue_outputs, kTaps, wanted_walks, one_block));
   params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
-  params.units = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing) * int64_t(params.walks);
+  params.units = lines * int64_t(params.walks);
 
   // Vectors of channels of a block: 32, or fewer where every unit then has a thread of one block and no second kernel
   // is needed, but whole sectors of memory.
