@@ -21,7 +21,13 @@ import customops
 from customops import _explain
 
 # Kernels whose name is not that of their file; `large` belongs to a file a direction.
-FILES = {"rows": "fwd_rows", "sliding_planes": "fwd_sliding", "sliding_pixels": "fwd_sliding"}
+FILES = {
+    "rows": "fwd_rows",
+    "sliding_planes": "fwd_sliding",
+    "sliding_pixels": "fwd_sliding",
+    "wgrad_scale_planes": "wgrad_scale",
+    "wgrad_scale_pixels": "wgrad_scale",
+}
 HELPERS = {"add_splits", "hold_stream"}
 NATIVE = re.compile(r"^(?!aten::).*conv_depthwise2d")  # torch's own kernels; cuDNN's have no common name, its ops have
 CUDNN_OPS = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"}

@@ -199,17 +199,17 @@ def test_torch_kernels_can_be_switched_off(enabled):
     program = """
 import torch, customops
 from torch.profiler import ProfilerActivity, profile
-x = torch.randn(1, 64, 56, 56, device="cuda", requires_grad=True)
-weight = torch.randn(64, 1, 5, 5, device="cuda", requires_grad=True)
+x = torch.randn(1, 100, 28, 28, device="cuda", requires_grad=True)
+weight = torch.randn(100, 1, 11, 11, device="cuda", requires_grad=True)
 def run():
-    out = customops.depthwise_conv2d(x, weight, padding=2)
+    out = customops.depthwise_conv2d(x, weight, padding=5)
     out.sum().backward()
     return out
 run()
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as result:
     out = run()
     torch.cuda.synchronize()
-expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=2, groups=64)
+expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=5, groups=100)
 torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-4)
 print(any("conv_depthwise2d_forward" in event.key for event in result.key_averages()))
 """
