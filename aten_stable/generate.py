@@ -19,12 +19,12 @@ BY_HAND = re.compile(
 )
 # Internals of torch, and operators of kinds of tensors that these headers do not cover.
 NOT_FOR_EXTENSIONS = re.compile(
-    r"_.*|.*_copy|.*_jvp|.*quantize.*|q_.*|int_repr|fbgemm_.*|mkldnn_.*|miopen_.*|cudnn_.*|mps_.*|sparse_.*|nested_.*|"
+    r"_.*|(?!index_).*_copy|.*_jvp|.*quantize.*|q_.*|int_repr|fbgemm_.*|mkldnn_.*|miopen_.*|cudnn_.*|mps_.*|sparse_.*|nested_.*|"
     r"to_(sparse|mkldnn|padded|dense).*|.*_(csr|csc|bsr|bsc|coo)_.*|(crow|col|ccol|row)_indices|coalesce|is_coalesced|"
     r"(thnn|slow|conv_depthwise|fused|quantized|rnn|lstm|gru|batch_norm_(?!gather|elemt|stats)|native_(?!layer|batch|group)).*|"
-    r"special_.*|fft_.*|.*(align|rename|refine|names).*|sym_.*|lift.*|record_stream|segment_reduce|unsafe_.*|chain_matmul|"
+    r"special_.*|.*(align|rename|refine|names).*|sym_.*|lift.*|record_stream|segment_reduce|unsafe_.*|chain_matmul|"
     r"choose_.*|.*_cell|gradient|histogram.*|.*backward_(elemt|reduce)|cudnn.*|(set|resize_as_sparse|sspaddmm|hspmm|values|indices)_?|"
-    r"stft|istft|trapz|trapezoid|kaiser_window|nuclear_norm|frobenius_norm|pad_sequence|vander|ldexp_?|linalg_(?!norm|vector_norm|inv$|det$|solve$|qr$|svd$|cholesky$|eigh$|matrix_norm|cross).*"
+    r"stft|istft|trapz|trapezoid|kaiser_window|nuclear_norm|frobenius_norm|pad_sequence|vander|ldexp_?|linalg_(?!norm|vector_norm|inv$|det$|solve$|qr$|svd$|cholesky$|eigh$|matrix_norm|cross|pinv$|lstsq$|svdvals$|eigvalsh$|matrix_exp$|matrix_power$|lu_|solve_triangular$|slogdet$|inv_ex$).*"
 )
 INTERNAL = {"_softmax", "_log_softmax", "_unique", "_unique2", "_softmax_backward_data", "_log_softmax_backward_data"}
 TYPES = re.compile(

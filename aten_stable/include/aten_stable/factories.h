@@ -1,6 +1,7 @@
 // New tensors: at::empty, zeros, ones, full and the rest; torch:: has the same names.
 #pragma once
 
+#include "fft.h"
 #include "functional.h"
 #include "util.h"
 
@@ -165,6 +166,7 @@ inline Tensor operator/(const c10::Scalar& a, const Tensor& b) {
   }
 ATEN_STABLE_UNCOVERED_FUNCTION(stft, "call it in Python, around your op")
 ATEN_STABLE_UNCOVERED_FUNCTION(istft, "call it in Python, around your op")
+ATEN_STABLE_UNCOVERED_FUNCTION(sparse_coo_tensor, "return indices and values, and make the tensor in Python")
 // Until torch 2.15 dropped them.
 ATEN_STABLE_UNCOVERED_FUNCTION(cholesky, "write at::linalg_cholesky(x, upper)")
 ATEN_STABLE_UNCOVERED_FUNCTION(cholesky_out, "write at::linalg_cholesky_out(out, x, upper)")

@@ -93,6 +93,7 @@ std::tuple<torch::Tensor, std::vector<int64_t>, bool, torch::Dtype> facts(const 
 }
 at::Tensor turned(const at::Tensor& z) {
   auto out = at::empty_like(z);
+  const auto spectrum = torch::fft::fft(z.view(-1)) + at::fft_fftn(z).view(-1);
   AT_DISPATCH_COMPLEX_TYPES(z.scalar_type(), "turned", [&] {
     const scalar_t *from = z.data_ptr<scalar_t>(), two(2, 0);
     using wide_t = at::acc_type<scalar_t, false>;
@@ -102,7 +103,8 @@ at::Tensor turned(const at::Tensor& z) {
           static_cast<scalar_t>(wide) + std::abs(from[i]) * std::sqrt(from[i]) / std::arg(from[i]);
     }
   });
-  return out;
+  return out.view(-1).index_copy(0, torch::tensor({1, 0}, torch::kLong), spectrum.slice(0, 0, 2)) +
+         torch::fft::ifftn(spectrum);
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
