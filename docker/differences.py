@@ -4,13 +4,17 @@ diffoscope, which the build image has, shows the bytes; this says in a line what
 """
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from archive import Archive
 from strict import Refused
 
 TEXT = re.compile(rb"[\t\x20-\x7e]{6,}")
+# The note that holds a library's build id: a hash of the rest, whose bytes may look like text.
+BUILD_ID = re.compile(rb"\x04\0{3}\x14\0{3}\x03\0{3}GNU\0.{20}", re.DOTALL)
 SHOWN = 3  # strings of each file
+COMPARED = 100  # of those that only one build has
 LENGTH = 160
 REASONS = (
     (
@@ -25,7 +29,7 @@ REASONS = (
 
 
 def strings(body: bytes) -> list[str]:
-    return [found.decode() for found in TEXT.findall(body)]
+    return [found.decode() for found in TEXT.findall(BUILD_ID.sub(b"\0", body))]
 
 
 def reasons(left: str, right: str) -> str:
@@ -38,6 +42,15 @@ def reasons(left: str, right: str) -> str:
     return "; ".join(found)
 
 
+def pair(ours: list[str], theirs: list[str]) -> list[tuple[str, str]]:
+    """The strings of one build, each with the one of the other that it resembles; where none does, one by one in order."""
+    starts = {text[:LENGTH]: text for text in theirs[:COMPARED]}
+    alike = [
+        (text, starts[match]) for text in ours[:COMPARED] for match in get_close_matches(text[:LENGTH], starts, n=1)
+    ]
+    return (alike or list(zip(ours, theirs, strict=False)))[:SHOWN]
+
+
 def explain(name: str, left: bytes, right: bytes) -> list[str]:
     """One line for the file, and one for each of the first strings that differ."""
     ours, theirs = strings(left), strings(right)
@@ -46,7 +59,7 @@ def explain(name: str, left: bytes, right: bytes) -> list[str]:
     lines = [
         f"{name} differs" + ("" if any(only) else ": only in what is no text, such as addresses or the order of code")
     ]
-    for first, second in list(zip(*only, strict=False))[:SHOWN]:
+    for first, second in pair(*only):
         why = reasons(first, second)
         lines.append(f"  {first[:LENGTH]!r} and {second[:LENGTH]!r}" + (f": {why}" if why else ""))
     return lines

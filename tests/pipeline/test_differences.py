@@ -39,6 +39,27 @@ def test_a_library_is_named_with_what_it_holds_and_why(wheel, first, second, rea
     assert held.endswith("'") if not reason else reason in held
 
 
+BUILD_ID = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
+
+
+@pytest.mark.parametrize("noise", [b'"2)y^^', BUILD_ID + b'\x01\x02"2)y^^hash' + b"\xff" * 8])
+@pytest.mark.parametrize("of_first", [True, False])
+def test_what_only_looks_like_text_hides_no_reason(wheel, noise, of_first):
+    """Machine code and hashes may hold bytes that look like text, in one build and not in the other."""
+    left, right = (
+        wheel(name, {"p/x.so": b"\x7fELF\0" + (noise if first == of_first else b"") + b"\0in " + path + b"/a.c\0"})
+        for name, first, path in (("1.whl", True, b"/tmp/one"), ("2.whl", False, b"/tmp/two"))
+    )
+    _, held = differences.list_differences(left, right)
+    assert held.strip().startswith("'in /tmp/one/a.c' and 'in /tmp/two/a.c': a path of the build: ")
+
+
+def test_a_build_id_is_no_text(wheel):
+    left, right = (wheel(f"{n.decode()}.whl", {"p/x.so": b"\x7fELF" + BUILD_ID + n * 20 + b"text after it\0"}) for n in (b"a", b"b"))
+    (line,) = differences.list_differences(left, right)
+    assert line.startswith("p/x.so differs: only in what is no text")
+
+
 def test_bytes_that_are_no_text(wheel):
     left, right = (wheel(f"{n}.whl", {"p/x.so": b"\x7fELF" + bytes([n])}) for n in (1, 2))
     (line,) = differences.list_differences(left, right)
