@@ -186,6 +186,13 @@ def test_a_tag_that_promises_too_much(report, wheel, library):  # noqa: F811
     )
 
 
+def test_libraries_for_another_machine_than_the_tag_says(run, wheel):  # noqa: F811
+    done = run("--json", wheel(tag="py3-none-manylinux_2_28_aarch64"))
+    assert done.stderr == ""
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem == "customops/_cpu.so is for x86_64, the wheel is for manylinux_2_28_aarch64"
+
+
 def test_an_sbom_is_listed_and_not_scanned(report, wheel):  # noqa: F811
     sbom = {"bomFormat": "CycloneDX", "components": [{"name": "zlib", "version": "1.2.13"}]}
     found = report(wheel({"customops-0.1.0.dist-info/sboms/a.cdx.json": json.dumps(sbom).encode()}))

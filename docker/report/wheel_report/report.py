@@ -95,8 +95,8 @@ def tag_problems(wheel: Wheel) -> list[str]:
                 )
     for platform in wheel.platforms:
         policies = needs.policies(platform.split("_", 3)[-1]) if platform.startswith("manylinux_") else None
-        allowed = needs.symbols_allow(wheel)
-        if policies and allowed and any(policy.name == platform for policy in policies):
+        allowed = needs.symbols_allow(wheel)  # for the libraries' machine, which may be another than the tag's
+        if policies and {platform, allowed} <= {policy.name for policy in policies}:
             promised, needed = policies.get_policy_by_name(platform), policies.get_policy_by_name(allowed)
             if promised.priority > needed.priority:
                 found.append(f"the tag says {platform}, the symbols need {allowed}")
