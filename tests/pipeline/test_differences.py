@@ -55,7 +55,10 @@ def test_what_only_looks_like_text_hides_no_reason(wheel, noise, of_first):
 
 
 def test_a_build_id_is_no_text(wheel):
-    left, right = (wheel(f"{n.decode()}.whl", {"p/x.so": b"\x7fELF" + BUILD_ID + n * 20 + b"text after it\0"}) for n in (b"a", b"b"))
+    left, right = (
+        wheel(f"{n.decode()}.whl", {"p/x.so": b"\x7fELF" + BUILD_ID + n * 20 + b"text after it\0"})
+        for n in (b"a", b"b")
+    )
     (line,) = differences.list_differences(left, right)
     assert line.startswith("p/x.so differs: only in what is no text")
 
