@@ -19,10 +19,10 @@ BY_HAND = re.compile(
 )
 # Internals of torch, and operators of kinds of tensors that these headers do not cover.
 NOT_FOR_EXTENSIONS = re.compile(
-    r"_.*|(?!index_).*_copy|.*_jvp|.*quantize.*|q_.*|int_repr|fbgemm_.*|mkldnn_.*|miopen_.*|cudnn_.*|mps_.*|sparse_.*|nested_.*|"
+    r"_(?!foreach_).*|(?!index_).*_copy|.*_jvp|.*quantize.*|q_.*|int_repr|fbgemm_.*|mkldnn_.*|miopen_.*|cudnn_.*|mps_.*|sparse_.*|nested_.*|"
     r"to_(sparse|mkldnn|padded|dense).*|.*_(csr|csc|bsr|bsc|coo)_.*|(crow|col|ccol|row)_indices|coalesce|is_coalesced|"
     r"(thnn|slow|conv_depthwise|fused|quantized|rnn|lstm|gru|batch_norm_(?!gather|elemt|stats)|native_(?!layer|batch|group)).*|"
-    r"special_.*|.*(align|rename|refine|names).*|sym_.*|lift.*|record_stream|segment_reduce|unsafe_.*|chain_matmul|"
+    r".*(align|rename|refine|names).*|sym_.*|lift.*|record_stream|segment_reduce|unsafe_.*|chain_matmul|"
     r"choose_.*|.*_cell|gradient|histogram.*|.*backward_(elemt|reduce)|cudnn.*|(set|resize_as_sparse|sspaddmm|hspmm|values|indices)_?|"
     r"stft|istft|trapz|trapezoid|kaiser_window|nuclear_norm|frobenius_norm|pad_sequence|vander|ldexp_?|linalg_(?!norm|vector_norm|inv$|det$|solve$|qr$|svd$|cholesky$|eigh$|matrix_norm|cross|pinv$|lstsq$|svdvals$|eigvalsh$|matrix_exp$|matrix_power$|lu_|solve_triangular$|slogdet$|inv_ex$).*"
 )
@@ -51,7 +51,9 @@ def wanted(function) -> bool:
         return False
     types = [str(argument.type) for argument in schema.arguments.flat_all]
     results = [str(result.type) for result in schema.returns]
-    return all(map(TYPES.fullmatch, types)) and bool(results) and all(map(RESULTS.fullmatch, results))
+    # Of what gives nothing, only the changes of lists: _foreach_add_ and its like.
+    returns = bool(results) or name.startswith("_foreach_")
+    return all(map(TYPES.fullmatch, types)) and returns and all(map(RESULTS.fullmatch, results))
 
 
 def plain(cpp: str) -> str:

@@ -76,7 +76,8 @@ def of_numbers(module, ops):
     leaves = [(x.double() / 3 + 0.01).requires_grad_(), eighths(4, 4, dtype=torch.float64).requires_grad_()]
     assert torch.autograd.gradcheck(lambda *both: module.scalars(*both)[7], leaves)
     exact += [module.summed(x.double()), *module.facts(x, rows[:1].half()), module.turned(torch.complex(x + 3, x))]
-    return [*exact, [(t.dtype, t.shape) for t in module.scalars(x, x)]]
+    exact += [module.step([x.clone(), x[0].clone()], [x + 1, x[1]]), module.vectors(x.double(), x.double() + 1)]
+    return [*exact, [(t.dtype, t.shape) for t in [*module.scalars(x, x), *module.special(x)]]]
 
 
 def of_functions(module, ops):

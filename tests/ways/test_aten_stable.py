@@ -23,7 +23,7 @@ from aten_builds import CUDA_PROJECTS, ROOT, SOURCES, TORCH, compile_cuda, toolk
 from same_bits import assert_same, load, outcome
 from torch.utils import cpp_extension
 
-from aten_stable.build import Toolkit, flags, link, toolkit
+from aten_stable.build import FOR_NVCC, Toolkit, flags, link, toolkit
 from aten_stable.scan import header, table, uses
 
 LEAF = torch.linspace(-1, 2, 6).requires_grad_()
@@ -362,6 +362,17 @@ def test_a_warning_that_comes_once(options, tensor, capfd):
         assert capfd.readouterr().err.count("warned: 2 dimensions") == 1
 
 
+def test_hash_maps_and_loops(options):
+    places = torch.tensor([[0, 1], [1, 5], [0, 1], [1, 2], [0, 7], [1, 1]])
+    for most in (4, 2, 9):
+        assert_same(*(module.voxels(places, most) for module in options))
+
+
+def test_functions_of_nn(options, tensor):
+    x = tensor(4, 5)
+    assert_same(*(module.padded(x) for module in options))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_numbers(options, tensor, dtype):
     for value in (2.5, -0.1, 3):
@@ -375,6 +386,26 @@ def test_numbers_as_arguments(modules, tensor, dtype):
     assert_same(*(module.number(x) for module in modules["numbers"]))
     assert_same(*(outcome(module.number, x[:0]) for module in modules["numbers"]))
     assert_same(*(module.into(torch.empty_like(x), x, w) for module in modules["numbers"]))
+
+
+def test_lists_of_parameters(modules, tensor):
+    shapes = (3, 4), (5,)
+    grads = [tensor(*shape) for shape in shapes]
+    params = [tensor(*shape) for shape in shapes]
+    found = [module.step([p.clone() for p in params], grads) for module in modules["numbers"]]
+    assert_same(*found)
+    assert not torch.equal(found[1][0], params[0])
+    x = tensor(4, 3).abs() + 0.01
+    assert_same(*(module.special(x) for module in modules["numbers"]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_vectors(modules, tensor, dtype):
+    for columns in (1, 3, 8, 16, 37):
+        x, w = tensor(2, columns, dtype=dtype), tensor(2, columns, dtype=dtype)
+        assert_same(*(module.vectors(x, w) for module in modules["numbers"]))
+        x[0, -1] = float("nan")
+        assert_same(*(module.vectors(x, w) for module in modules["numbers"]))
 
 
 def test_numbers_as_arguments_have_gradients(modules, tensor):
@@ -803,8 +834,8 @@ OTHERS = [
         "at::cholesky_out(x, x)",
         "aten_stable: cholesky_out is not covered: write at::linalg_cholesky_out(out, x, upper)",
     ),
-    ("F::relu(x)", "aten_stable: torch::nn::functional::relu is not covered: write the function of at::"),
-    ("F::PadFuncOptions o({1, 1})", "aten_stable: torch::nn::functional::PadFuncOptions is not covered: write the"),
+    ("F::gelu(x)", "aten_stable: torch::nn::functional::gelu is not covered: write the function of at::"),
+    ("F::DropoutFuncOptions o(0.5)", "aten_stable: torch::nn::functional::DropoutFuncOptions is not covered: write"),
     ("throw py::type_error()", "aten_stable: py::type_error is not covered: throw py::value_error, py::index_error"),
     ('m.attr("x") = std::vector<int>{}', "aten_stable: this attribute of the module is not covered: give a number"),
     ("x.sin().accessor<float, 1>()", "use of deleted function"),  # as under ATen: it would outlive its tensor
@@ -865,6 +896,20 @@ def test_cuda_sources_become_a_library_for_each_toolkit(name, tmp_path):
     arguments = [torch.ones(2)] * (2 if name == "blend" else 1)
     with pytest.raises(RuntimeError, match="must be a CUDA tensor"):
         getattr(module, name)(*arguments)
+
+
+def test_kernels_lean_on_what_torchs_own_share(tmp_path):
+    """There is no GPU: that it compiles, and what at::cuda::cub is not."""
+    found = toolkits()
+    if not found:
+        pytest.skip("no CUDA toolkit in CUDA12_HOME, CUDA13_HOME, CUDA_HOME or /usr/local/cuda")
+    uncovered = tmp_path / "sorted.cu"
+    uncovered.write_text("#include <ATen/cuda/cub.cuh>\nvoid f(int* x) { at::cuda::cub::radix_sort_keys(x, x, 1); }\n")
+    command = [found[-1].nvcc, "-ccbin=c++", *FOR_NVCC, *flags("theirs._C", TORCH), *found[-1].gencode(), "-ptx"]
+    for source, words in ((SOURCES / "blocks.cu", ""), (uncovered, "write ::cub::DeviceRadixSort::SortKeys")):
+        result = subprocess.run([*command, source, "-o", tmp_path / "x"], capture_output=True, text=True, check=False)
+        assert (result.returncode != 0) == bool(words), result.stderr
+        assert words in result.stderr
 
 
 def test_nvcc_is_told_what_torch_tells_it(tmp_path, monkeypatch):

@@ -61,6 +61,10 @@ def atomics(module):
     return [*found, module.extremes(nan)[0][:3], *module.turned(torch.complex(steps(20), steps(21)[1:] + 1))]
 
 
+def blocks(module):
+    return [module.blocks(steps(5, columns, dtype=dtype)) for dtype in DTYPES for columns in (1, 30, 64, 1000)]
+
+
 def numbers(module):
     x, w, rows = steps(4, 4), steps(4, 4) + 1, torch.tensor([3, 1, 3], device="cuda")
     n = torch.tensor([5, 9, -7, 1 << 20], device="cuda")
@@ -81,7 +85,7 @@ def functions(module):
     return [module.power(x, 4, 0.5), values, rows, *torch.autograd.grad(values.sum(), x), module.slope(x)]
 
 
-CALLS = {call.__name__: call for call in (atomics, blend, noise, numbers, options, functions)}
+CALLS = {call.__name__: call for call in (atomics, blocks, blend, noise, numbers, options, functions)}
 
 
 def run(path, target):

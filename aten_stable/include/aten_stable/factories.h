@@ -3,6 +3,7 @@
 
 #include "fft.h"
 #include "functional.h"
+#include "special.h"
 #include "util.h"
 
 namespace at {

@@ -4,6 +4,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
+#include <ATen/cpu/vec/functional.h>
+#include <ATen/cpu/vec/vec.h>
 #include <torch/extension.h>
 #include <torch/version.h>
 
@@ -107,7 +109,58 @@ at::Tensor turned(const at::Tensor& z) {
          torch::fft::ifftn(spectrum);
 }
 
+// A step of an optimizer for a list of parameters, and functions of statistics.
+std::vector<at::Tensor> step(std::vector<at::Tensor> params, const std::vector<at::Tensor>& grads) {
+  at::_foreach_mul_(params, 0.5);
+  at::_foreach_add_(params, grads, -0.25);
+  auto squares = at::_foreach_mul(grads, grads);
+  const std::vector<at::Scalar> by = {2, -0.5};
+  at::_foreach_addcdiv_(params, grads, at::_foreach_add(squares, 1), by);
+  for (const auto& t : at::_foreach_norm(params)) params.push_back(t);
+  return params;
+}
+std::vector<at::Tensor> special(const at::Tensor& x) {
+  return {at::special_erf(x),         at::special_xlogy(x, 2),      torch::special::expit(x),
+          torch::special::gammaln(x), torch::special::xlogy(2, x),  at::special_logit(x, 0.1),
+          at::special_i0(x),          torch::special::softmax(x, 0, at::kDouble), torch::special::polygamma(1, x)};
+}
+// Sums, norms and a gate of a row in vectors, the last of them partly filled.
+template <typename scalar_t>
+void of_row(const scalar_t* x, const scalar_t* w, scalar_t* y, int64_t n) {
+  using Vec = at::vec::Vectorized<scalar_t>;
+  const scalar_t most = at::vec::reduce_all<scalar_t>([](Vec a, Vec b) { return at::vec::maximum(a, b); }, x, n);
+  const scalar_t sum = at::vec::map2_reduce_all<scalar_t>([](Vec a, Vec b) { return a * b; },
+                                                          [](Vec a, Vec b) { return a + b; }, x, w, n);
+  at::vec::map2<scalar_t>([=](Vec a, Vec b) { return at::vec::fmadd(Vec(sum), (a - Vec(most)).exp(), b.abs().sqrt()); },
+                          y, x, w, n);
+  int64_t i = 0;
+  for (; i + Vec::size() <= n; i += Vec::size()) {
+    const Vec a = Vec::loadu(x + i), b = Vec::loadu(w + i), zero(0);
+    const Vec chosen = Vec::blendv(a, b, a < b) + (a.gt(b) & at::vec::clamp(b, zero, Vec(1)));
+    (Vec::loadu(y + i) + Vec::set(chosen, a.neg(), 1) / (Vec(1) + a.tanh() * a)).store(y + i);
+  }
+  const Vec rest = Vec::loadu(y + i, n - i) - Vec::arange(scalar_t(1), 2);
+  rest.store(y + i, static_cast<int>(n - i));
+}
+at::Tensor vectors(const at::Tensor& x, const at::Tensor& w) {
+  const auto xc = x.contiguous(), wc = w.contiguous();
+  auto y = at::empty_like(xc);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "vectors", [&] {
+    for (int64_t r = 0; r < x.size(0); ++r)
+      of_row(xc[r].data_ptr<scalar_t>(), wc[r].data_ptr<scalar_t>(), y[r].data_ptr<scalar_t>(), x.size(1));
+  });
+  if (x.size(1) < at::vec::Vectorized<at::BFloat16>::size()) return y;
+  auto narrow = xc.to(at::kBFloat16);
+  auto* at = narrow.data_ptr<at::BFloat16>();
+  auto [low, high] = at::vec::convert_to_float<at::BFloat16>(at::vec::Vectorized<at::BFloat16>::loadu(at));
+  at::vec::convert_from_float<at::BFloat16>(high * low, low + high).store(at);
+  return y + narrow;
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("step", &step);
+  m.def("special", &special);
+  m.def("vectors", &vectors);
   m.def("scalars", &scalars);
   m.def("indices", &indices);
   m.def("integers", &integers);

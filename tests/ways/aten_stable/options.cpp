@@ -1,7 +1,13 @@
 // A project with optional tensors, lists, keyword defaults and several results, in the idiom of 2023.
 #include <ATen/ExpandUtils.h>
+#include <ATen/native/cpu/utils.h>
 #include <c10/core/SymInt.h>
+#include <c10/util/CallOnce.h>
+#include <c10/util/FunctionRef.h>
+#include <c10/util/ScopeExit.h>
+#include <c10/util/flat_hash_map.h>
 #include <c10/util/hash.h>
+#include <c10/util/overloaded.h>
 #include <torch/extension.h>
 #include <torch/serialize/tensor.h>
 
@@ -120,6 +126,47 @@ at::Tensor nested(const std::vector<std::vector<at::Tensor>>& lists, std::vector
                   at::ScalarType dtype) {
   return (lists.at(0).at(1) + lists.at(1).at(0) * counts.at(1).at(0)).to(dtype);
 }
+// Voxels of points, each with the number of its first point, as a sparse convolution has them.
+std::vector<at::Tensor> voxels(const at::Tensor& places, int64_t most) {
+  static c10::once_flag once;
+  c10::call_once(once, [] {});
+  ska::flat_hash_map<int64_t, int> first;
+  ska::flat_hash_set<int64_t> empty_planes;
+  int left = 0;
+  std::vector<int> numbers;
+  {
+    const auto count = c10::make_scope_exit([&] { left = static_cast<int>(first.size()); });
+    const auto a = places.accessor<int64_t, 2>();
+    for (int64_t i = 0; i < a.size(0) && static_cast<int64_t>(first.size()) < most; ++i)
+      numbers.push_back(first.emplace(a[i][0] * 8 + a[i][1], i).first->second);
+  }
+  auto grid = at::full({2, 8}, -1, at::kInt);
+  const int64_t planes = 2, rows = 8;
+  int64_t plane = 0, row = 0;
+  at::native::data_index_init(int64_t(3), plane, planes, row, rows);
+  const c10::function_ref<int(int64_t)> number = [&](int64_t key) {
+    const auto found = first.find(key);
+    return found == first.end() ? -1 : found->second;
+  };
+  for (int64_t i = 3; i < 16; ++i) {
+    grid.accessor<int, 2>()[plane][row] = number(plane * rows + row);
+    at::native::data_index_step(plane, planes, row, rows);
+  }
+  const auto size = c10::overloaded([](int) { return 4; }, [](double) { return 8; });
+  TORCH_CHECK(empty_planes.count(1) == 0 && size(1) + size(1.0) == 12, "sets and overloads");
+  return {grid, torch::tensor(numbers), torch::tensor(left)};
+}
+namespace F = torch::nn::functional;
+std::vector<at::Tensor> padded(const at::Tensor& x) {
+  return {F::pad(x, F::PadFuncOptions({0, 3})),
+          F::pad(x, F::PadFuncOptions({1, 0, 2, 1}).value(0.5)),
+          F::pad(x, F::PadFuncOptions({1, 2}).mode(torch::kReflect)),
+          F::softmax(x, 1),
+          F::log_softmax(x, F::LogSoftmaxFuncOptions(0).dtype(at::kDouble)),
+          F::normalize(x, F::NormalizeFuncOptions().p(1).dim(0)),
+          F::linear(F::relu(x), x),
+          F::silu(x)};
+}
 at::Tensor warned(const at::Tensor& x) {
   for (int i = 0; i < 3; ++i) TORCH_WARN_ONCE("warned: ", x.dim(), " dimensions");
   return x;
@@ -144,6 +191,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("products", py::overload_cast<at::Tensor, at::Tensor>(&product));
   m.def("nested", &nested, py::arg("lists"), py::arg("counts"), py::arg("dtype") = torch::kFloat64);
   m.def("like_rows", &like_rows);
+  m.def("voxels", &voxels, py::arg("places"), py::arg("most") = 4);
+  m.def("padded", &padded);
   m.def("warned", &warned);
   m.def("affine", &affine, "y = scale * (weight * x + bias), and where it is positive", py::arg("x"),
         py::arg("weight") = py::none(), py::arg("bias") = c10::nullopt, py::arg("scale") = 1.0,
