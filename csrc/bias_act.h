@@ -17,7 +17,7 @@
 #ifdef __CUDACC__
 #define CUSTOMOPS_BOTH __host__ __device__ __forceinline__
 #else
-#define CUSTOMOPS_BOTH inline
+#define CUSTOMOPS_BOTH inline CUSTOMOPS_INLINED
 #endif
 
 namespace customops {
