@@ -3,6 +3,7 @@
 import builtins
 import contextlib
 import ctypes
+import enum
 import json
 import re
 import struct
@@ -79,7 +80,23 @@ def _dtype(number):
     return number if number is None else torch.ops.aten.empty.memory_format([0], dtype=number, device="meta").dtype
 
 
-_TO_CPP = {"": lambda value: value, "number": _words, "numbers": _words_of_all, "generator": _address}
+class _Enum(int, enum.Enum):
+    """The base of py::enum_'s classes: as under pybind11, str() names the member."""
+
+
+def _member(value):
+    if value is not None and not isinstance(value, _Enum):
+        raise RuntimeError(f"incompatible function arguments: {value!r} is no member of an enum of this module")
+    return None if value is None else int(value)
+
+
+_TO_CPP = {
+    "": lambda value: value,
+    "number": _words,
+    "numbers": _words_of_all,
+    "generator": _address,
+    "enum": _member,
+}
 _FROM_CPP = {"": lambda value: value, "number": _number, "numbers": _numbers, "generator": _generator, "dtype": _dtype}
 
 
@@ -174,6 +191,27 @@ def _record_stream(tensor, stream, device):
     tensor.record_stream(found)
 
 
+class _Release:
+    """Calls C++ when it goes."""
+
+    def __init__(self, function, *arguments):
+        self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function)
+        self.arguments = arguments
+
+    def __del__(self):
+        self.function(*self.arguments)
+
+
+def _blob(address, size, function, deleter):
+    """`size` bytes of C++'s, which `function` takes back with the last tensor that shares them."""
+    release = _Release(function, deleter, address)
+    if size == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    memory = (ctypes.c_ubyte * size).from_address(address)
+    memory.release = release
+    return torch.frombuffer(memory, dtype=torch.uint8)
+
+
 _GUARDS = threading.local()
 
 
@@ -199,6 +237,7 @@ _OWN = {
         _generator(address), device, increment
     ),
     "gpus() -> int": lambda: torch.cuda.device_count(),
+    "blob(int address, int size, int function, int deleter) -> Tensor": _blob,
     "record_stream(Tensor self, int stream, int device) -> ()": _record_stream,
     "leave(int guards) -> ()": lambda guards: _GUARDS.stack.pop().__exit__(None, None, None),
 }
@@ -286,7 +325,9 @@ def _converting(packet, entries):
     if not any(kinds) and not any(results):
         return packet
     if len(entries) > 1:
-        raise ImportError(f"{LIBRARY}: {entries[0]['name']} has overloads and at::Scalar: give each a name of its own")
+        raise ImportError(
+            f"{LIBRARY}: {entries[0]['name']} has overloads and at::Scalar or an enum: give each a name of its own"
+        )
     names = {a.name: kind for a, kind in zip(packet.default._schema.arguments, kinds, strict=True)}
 
     def call(*args, **kwargs):
@@ -450,6 +491,9 @@ def _load():
             function = _quick(library, module["namespace"], entries[0], name, doc, function)
         globals()[name] = function
     globals().update(module["attributes"])
+    for one in module["enums"]:
+        made = _Enum(one["name"], one["members"], module=__name__)
+        globals().update({one["name"]: made} | (dict(made.__members__) if one["exported"] else {}))
     globals()["__all__"] = [*functions]
     return module["doc"] or __doc__
 

@@ -19,7 +19,7 @@ BY_HAND = re.compile(
 )
 # Internals of torch, and operators of kinds of tensors that these headers do not cover.
 NOT_FOR_EXTENSIONS = re.compile(
-    r"_(?!foreach_).*|(?!index_).*_copy|.*_jvp|.*quantize.*|q_.*|int_repr|fbgemm_.*|mkldnn_.*|miopen_.*|cudnn_.*|mps_.*|sparse_.*|nested_.*|"
+    r"_(?!foreach_|_i?(and|or|xor|lshift|rshift)__).*|(?!index_).*_copy|.*_jvp|.*quantize.*|q_.*|int_repr|fbgemm_.*|mkldnn_.*|miopen_.*|cudnn_.*|mps_.*|sparse_.*|nested_.*|"
     r"to_(sparse|mkldnn|padded|dense).*|.*_(csr|csc|bsr|bsc|coo)_.*|(crow|col|ccol|row)_indices|coalesce|is_coalesced|"
     r"(thnn|slow|conv_depthwise|fused|quantized|rnn|lstm|gru|batch_norm_(?!gather|elemt|stats)|native_(?!layer|batch|group)).*|"
     r".*(align|rename|refine|names).*|sym_.*|lift.*|record_stream|segment_reduce|unsafe_.*|chain_matmul|"

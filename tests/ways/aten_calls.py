@@ -53,6 +53,7 @@ def of_options(module, ops):
     found += [module.reduced(eighths(2, 3, 4), many[0][:, :1]), module.named(many[0]), module.like_rows(many[0], 2)]
     found += [said(module.reduced, many[0], many[0].sum()), module.asked(many[0], many[1]), module.LEVEL]
     found += [module.nested([many, many[::-1]], [[1], [2]]), module.product(3, 4), module.products(*many)]
+    found += [module.activated(many[0]), module.activated(many[0], module.Activation.NONE, padding=module.ZERO)]
     found += [said(module.refused, kind) for kind in (0, 1, 2, 3, 5, 6, 7)]
     return [*found, said(module.total, []), said(module.total, many, mode="median")]
 
@@ -76,6 +77,8 @@ def of_numbers(module, ops):
     leaves = [(x.double() / 3 + 0.01).requires_grad_(), eighths(4, 4, dtype=torch.float64).requires_grad_()]
     assert torch.autograd.gradcheck(lambda *both: module.scalars(*both)[7], leaves)
     exact += [module.summed(x.double()), *module.facts(x, rows[:1].half()), module.turned(torch.complex(x + 3, x))]
+    before = module.given_back()
+    exact += [module.owned(3, turned=True).clone(), module.given_back() - before]
     exact += [module.step([x.clone(), x[0].clone()], [x + 1, x[1]]), module.vectors(x.double(), x.double() + 1)]
     return [*exact, [(t.dtype, t.shape) for t in [*module.scalars(x, x), *module.special(x)]]]
 

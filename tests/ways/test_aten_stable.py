@@ -368,6 +368,25 @@ def test_hash_maps_and_loops(options):
         assert_same(*(module.voxels(places, most) for module in options))
 
 
+def test_enums(options, tensor):
+    x = tensor(3, 4)
+    for module in options:
+        kinds = module.Activation
+        assert list(kinds.__members__) == ["NONE", "RELU", "TANH"]
+        assert (int(kinds.TANH), kinds.RELU.name, kinds(3), str(kinds.NONE)) == (
+            4,
+            "RELU",
+            kinds.RELU,
+            "Activation.NONE",
+        )
+        assert module.ZERO == module.Padding.ZERO
+        assert not hasattr(module, "RELU")
+        assert torch.equal(module.activated(x), x.relu())
+        assert torch.equal(module.activated(x, module.Activation.TANH, padding=module.ZERO), (x - 1).tanh())
+        for wrong in ({"activation": 3}, {"activation": None}, {"padding": 0}, {"padding": kinds.TANH}):
+            assert outcome(module.activated, x, **wrong)[0] is TypeError
+
+
 def test_functions_of_nn(options, tensor):
     x = tensor(4, 5)
     assert_same(*(module.padded(x) for module in options))
@@ -397,6 +416,20 @@ def test_lists_of_parameters(modules, tensor):
     assert not torch.equal(found[1][0], params[0])
     x = tensor(4, 3).abs() + 0.01
     assert_same(*(module.special(x) for module in modules["numbers"]))
+
+
+def test_memory_of_others_goes_back_once(modules):
+    for rows, turned in ((3, False), (3, True), (0, False)):
+        before = [module.given_back() for module in modules["numbers"]]
+        found = [module.owned(rows, turned=turned) for module in modules["numbers"]]
+        assert_same(*found)
+        last = [t.view(-1) if t.is_contiguous() else t[1] for t in found]
+        found.clear()
+        last[-1] += 1
+        if rows:
+            assert [module.given_back() for module in modules["numbers"]] == before
+        last.clear()
+        assert [module.given_back() for module in modules["numbers"]] == [count + 1 for count in before]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -845,12 +878,18 @@ OTHERS = [
         "aten_stable: a tuple of several types, or of bool, cannot cross the dispatcher: take its parts as",
     ),
     ("at::qr(x)", "aten_stable: qr is not covered: write at::linalg_qr(x), or"),
+    (
+        "torch::jit::Module net",
+        "aten_stable: torch::jit::Module is not covered: run it in Python, and pass the tensors",
+    ),
+    ('m.def("f", [](std::vector<Kind>) {})', "aten_stable: a list of enums is not covered: take integers"),
+    ('m.def("f", [](int) { return Kind(); })', "aten_stable: an enum as a result is not covered: return an int64_t"),
     ("x.qr()", "aten_stable: Tensor::qr is not covered: write at::linalg_qr(x)"),
 ]
 
 
 def test_mistakes_are_errors_with_words(tmp_path):
-    lines = ["#include <torch/extension.h>", "namespace F = torch::nn::functional;"]
+    lines = ["#include <torch/extension.h>", "namespace F = torch::nn::functional; enum class Kind { kOne };"]
     wanted = {}
     for i, (code, words) in enumerate([*mistakes(), *OTHERS]):
         wanted[len(lines) + 1] = words

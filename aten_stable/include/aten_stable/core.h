@@ -209,6 +209,7 @@ class ArrayRef : public HeaderOnlyArrayRef<T> {
   friend bool operator!=(const ArrayRef& a, const ArrayRef& b) { return !a.equals(b); }
 };
 using IntArrayRef = ArrayRef<int64_t>;
+using IntList = IntArrayRef;  // its name of 2018
 // A function sees the sizes of the call: torch raises where they are symbols.
 using SymInt = int64_t;
 using SymIntArrayRef = IntArrayRef;
@@ -290,6 +291,26 @@ inline bool isIntegralType(ScalarType t, bool with_bool) {
 }
 
 using DeviceIndex = int8_t;
+
+// As ATen writes it: CUDA or cuda.
+inline std::string DeviceTypeName(DeviceType type, bool lower_case = false) {
+  std::string name;
+  switch (type) {
+#define X(enumerator, text) \
+  case DeviceType::enumerator: name = #text; break;
+    // clang-format off
+X(CPU, CPU) X(CUDA, CUDA) X(MKLDNN, MKLDNN) X(OPENGL, OPENGL) X(OPENCL, OPENCL) X(IDEEP, IDEEP) X(HIP, HIP) X(FPGA, FPGA)
+X(MAIA, MAIA) X(XLA, XLA) X(Vulkan, VULKAN) X(Metal, METAL) X(XPU, XPU) X(MPS, MPS) X(Meta, META) X(HPU, HPU) X(VE, VE)
+X(Lazy, LAZY) X(IPU, IPU) X(MTIA, MTIA) X(PrivateUse1, PRIVATEUSEONE)
+    // clang-format on
+#undef X
+                default : throw std::runtime_error("aten_stable: a type of device without a name");
+  }
+  if (lower_case)
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+inline std::ostream& operator<<(std::ostream& out, DeviceType type) { return out << DeviceTypeName(type, true); }
 
 class Device {
  public:

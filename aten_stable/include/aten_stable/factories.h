@@ -1,6 +1,7 @@
 // New tensors: at::empty, zeros, ones, full and the rest; torch:: has the same names.
 #pragma once
 
+#include "containers.h"
 #include "fft.h"
 #include "functional.h"
 #include "special.h"
@@ -130,23 +131,34 @@ inline Tensor from_blob(void* data, c10::IntArrayRef sizes, c10::IntArrayRef str
   return with_grad(Tensor(torch::stable::Tensor(handle)), o);
 }
 inline Tensor from_blob(void* data, c10::IntArrayRef sizes, const c10::TensorOptions& o = {}) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t step = 1;
-  for (size_t i = sizes.size(); i-- > 0; step *= sizes[i]) strides[i] = step;
-  return from_blob(data, sizes, strides, o);
+  return from_blob(data, sizes, contiguous_strides(sizes), o);
 }
 
+// Somebody else's memory, which `deleter` takes back with the last tensor that shares it: Python keeps it so long.
 template <class Deleter, std::enable_if_t<std::is_invocable_v<Deleter, void*>, int> = 0>
-Tensor from_blob(void*, c10::IntArrayRef, const Deleter&, const c10::TensorOptions& = {}) {
-  static_assert(::aten_stable::never<Deleter>,
-                "aten_stable: from_blob with a deleter is not covered: make the tensor by at::empty and write into its "
-                "data_ptr()");
-  return {};
+Tensor from_blob(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides, const Deleter& deleter,
+                 const c10::TensorOptions& o = {}) {
+  using Kept = std::function<void(void*)>;
+  TORCH_CHECK(o.device().is_cpu(), "aten_stable: from_blob with a deleter is covered for the CPU: make the tensor by ",
+              "at::empty and write into its data_ptr()");
+  const auto release = +[](void* kept, void* address) {
+    const std::unique_ptr<Kept> own(static_cast<Kept*>(kept));
+    (*own)(address);
+  };
+  int64_t count = 1;
+  for (size_t d = 0; d < sizes.size() && count > 0; ++d)
+    count = sizes[d] == 0 ? 0 : count + (sizes[d] - 1) * strides[d];
+  const auto dtype = o.dtype().toScalarType();
+  const auto bytes = count * static_cast<int64_t>(c10::elementSize(dtype));
+  auto kept = std::make_unique<Kept>(deleter);
+  const Tensor memory = ATEN_STABLE_BRIDGE(Tensor, "blob", reinterpret_cast<int64_t>(data), bytes,
+                                           reinterpret_cast<int64_t>(release), reinterpret_cast<int64_t>(kept.get()));
+  kept.release();  // its Python object has it
+  return with_grad(memory.view(dtype).as_strided(sizes, strides), o);
 }
 template <class Deleter, std::enable_if_t<std::is_invocable_v<Deleter, void*>, int> = 0>
-Tensor from_blob(void* data, c10::IntArrayRef sizes, c10::IntArrayRef, const Deleter& deleter,
-                 const c10::TensorOptions& = {}) {
-  return from_blob(data, sizes, deleter);
+Tensor from_blob(void* data, c10::IntArrayRef sizes, const Deleter& deleter, const c10::TensorOptions& o = {}) {
+  return from_blob(data, sizes, contiguous_strides(sizes), deleter, o);
 }
 
 // As ATen does it: the number becomes a tensor like b first.

@@ -752,21 +752,31 @@ ATEN_STABLE_LAZY Tensor& bitwise_and_out(Tensor& out, const Tensor& self, const 
 ATEN_STABLE_LAZY Tensor bitwise_and(const Tensor& self, const Scalar& other) { return self.bitwise_and(other); }
 ATEN_STABLE_LAZY Tensor bitwise_and(const Scalar& self, const Tensor& other) { return ATEN_STABLE_OPERATOR(Tensor, "bitwise_and", "Scalar_Tensor", "bitwise_and.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", self, other); }
 ATEN_STABLE_LAZY Tensor bitwise_and(const Tensor& self, const Tensor& other) { return self.bitwise_and(other); }
+ATEN_STABLE_LAZY Tensor __and__(const Tensor& self, const Scalar& other) { return self.__and__(other); }
+ATEN_STABLE_LAZY Tensor __and__(const Tensor& self, const Tensor& other) { return self.__and__(other); }
 ATEN_STABLE_LAZY Tensor& bitwise_or_out(Tensor& out, const Tensor& self, const Tensor& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_or", "Tensor_out", "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor& bitwise_or_out(Tensor& out, const Tensor& self, const Scalar& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_or", "Scalar_out", "bitwise_or.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor bitwise_or(const Tensor& self, const Scalar& other) { return self.bitwise_or(other); }
 ATEN_STABLE_LAZY Tensor bitwise_or(const Scalar& self, const Tensor& other) { return ATEN_STABLE_OPERATOR(Tensor, "bitwise_or", "Scalar_Tensor", "bitwise_or.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", self, other); }
 ATEN_STABLE_LAZY Tensor bitwise_or(const Tensor& self, const Tensor& other) { return self.bitwise_or(other); }
+ATEN_STABLE_LAZY Tensor __or__(const Tensor& self, const Scalar& other) { return self.__or__(other); }
+ATEN_STABLE_LAZY Tensor __or__(const Tensor& self, const Tensor& other) { return self.__or__(other); }
 ATEN_STABLE_LAZY Tensor& bitwise_xor_out(Tensor& out, const Tensor& self, const Tensor& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_xor", "Tensor_out", "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor& bitwise_xor_out(Tensor& out, const Tensor& self, const Scalar& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_xor", "Scalar_out", "bitwise_xor.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor bitwise_xor(const Tensor& self, const Scalar& other) { return self.bitwise_xor(other); }
 ATEN_STABLE_LAZY Tensor bitwise_xor(const Scalar& self, const Tensor& other) { return ATEN_STABLE_OPERATOR(Tensor, "bitwise_xor", "Scalar_Tensor", "bitwise_xor.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", self, other); }
 ATEN_STABLE_LAZY Tensor bitwise_xor(const Tensor& self, const Tensor& other) { return self.bitwise_xor(other); }
+ATEN_STABLE_LAZY Tensor __xor__(const Tensor& self, const Scalar& other) { return self.__xor__(other); }
+ATEN_STABLE_LAZY Tensor __xor__(const Tensor& self, const Tensor& other) { return self.__xor__(other); }
+ATEN_STABLE_LAZY Tensor __lshift__(const Tensor& self, const Scalar& other) { return self.__lshift__(other); }
+ATEN_STABLE_LAZY Tensor __lshift__(const Tensor& self, const Tensor& other) { return self.__lshift__(other); }
 ATEN_STABLE_LAZY Tensor bitwise_left_shift(const Tensor& self, const Tensor& other) { return self.bitwise_left_shift(other); }
 ATEN_STABLE_LAZY Tensor& bitwise_left_shift_out(Tensor& out, const Tensor& self, const Tensor& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_left_shift", "Tensor_out", "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor bitwise_left_shift(const Tensor& self, const Scalar& other) { return self.bitwise_left_shift(other); }
 ATEN_STABLE_LAZY Tensor& bitwise_left_shift_out(Tensor& out, const Tensor& self, const Scalar& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_left_shift", "Tensor_Scalar_out", "bitwise_left_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor bitwise_left_shift(const Scalar& self, const Tensor& other) { return ATEN_STABLE_OPERATOR(Tensor, "bitwise_left_shift", "Scalar_Tensor", "bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", self, other); }
+ATEN_STABLE_LAZY Tensor __rshift__(const Tensor& self, const Scalar& other) { return self.__rshift__(other); }
+ATEN_STABLE_LAZY Tensor __rshift__(const Tensor& self, const Tensor& other) { return self.__rshift__(other); }
 ATEN_STABLE_LAZY Tensor bitwise_right_shift(const Tensor& self, const Tensor& other) { return self.bitwise_right_shift(other); }
 ATEN_STABLE_LAZY Tensor& bitwise_right_shift_out(Tensor& out, const Tensor& self, const Tensor& other) { ATEN_STABLE_OPERATOR(Tensor, "bitwise_right_shift", "Tensor_out", "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", self, other, out); return out; }
 ATEN_STABLE_LAZY Tensor bitwise_right_shift(const Tensor& self, const Scalar& other) { return self.bitwise_right_shift(other); }

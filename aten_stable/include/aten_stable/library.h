@@ -131,9 +131,10 @@ class Library {
  private:
   template <class F>
   static void check() {
-    static_assert(::aten_stable::are_plain(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
-                  "aten_stable: at::Scalar and at::Generator in an operator of TORCH_LIBRARY are not covered: take a "
-                  "double, or bind the function with PYBIND11_MODULE");
+    static_assert(
+        ::aten_stable::are_plain(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
+        "aten_stable: at::Scalar, at::Generator and enums in an operator of TORCH_LIBRARY are not covered: take "
+        "a double or an int64_t, or bind the function with PYBIND11_MODULE");
   }
   const char* ns_;
   ::aten_stable::StableLibrary& library_;
@@ -167,7 +168,19 @@ class RegisterOperators {
 }  // namespace ATEN_STABLE_VERSION
 namespace jit {
 using torch::RegisterOperators;
+inline namespace ATEN_STABLE_VERSION {
+class ATEN_STABLE_NO("torch::jit::Module is not covered: run it in Python, and pass the tensors") Module;
+template <class... Args>
+int load(Args&&...) {
+  static_assert(::aten_stable::never<Args...>, "aten_stable: torch::jit::load is not covered: load it in Python");
+  return 0;
 }
+}  // namespace ATEN_STABLE_VERSION
+namespace script {
+using jit::load;
+using jit::Module;
+}  // namespace script
+}  // namespace jit
 }  // namespace torch
 
 #define TORCH_FN(function) (&function)

@@ -163,6 +163,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   std::string result_kinds() {
     static_assert(((!std::is_same_v<T, c10::Layout> && !std::is_same_v<T, c10::MemoryFormat>) && ...),
                   "aten_stable: a Layout or MemoryFormat as a result is not covered: ask the tensor in Python");
+    static_assert((!is_own_enum<T> && ...), "aten_stable: an enum as a result is not covered: return an int64_t");
     std::string all;
     ((all += std::string(all.empty() ? "" : ", ") + '"' + result_kind<T> + '"'), ...);
     return "[" + all + "]";

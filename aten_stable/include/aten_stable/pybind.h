@@ -15,7 +15,10 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   }
   inline std::string literal(const std::string& value) { return literal(value.c_str()); }
   inline std::string literal(std::nullopt_t) { return "None"; }
-  inline std::string literal(c10::ScalarType value) { return std::to_string(static_cast<int>(value)); }
+  template <class T>
+  std::enable_if_t<std::is_enum_v<T>, std::string> literal(T value) {
+    return std::to_string(static_cast<int64_t>(value));
+  }
   template <class T>
   std::enable_if_t<std::is_arithmetic_v<T> && !std::is_same_v<T, bool>, std::string> literal(T value) {
     if constexpr (std::is_integral_v<T>) return std::to_string(value);
@@ -189,8 +192,6 @@ class ATEN_STABLE_NO("py::error_already_set is not covered: no call here leaves 
     error_already_set;
 class ATEN_STABLE_NO("py::gil_scoped_acquire is not covered: leave it out: nothing of Python is called")
     gil_scoped_acquire;
-template <class T>
-class ATEN_STABLE_NO("py::enum_ is not covered: take an int, and write an enum.IntEnum in Python") enum_;
 template <class... Args>
 void print(Args&&...) {
   static_assert(::aten_stable::never<Args...>,
@@ -209,6 +210,12 @@ void make_tuple(Args&&...) {
 class ATEN_STABLE_NO(
     "py::"  // not one text: x.options() is another, and scan.py has names alone
     "options is not covered: leave it out: a docstring begins with the schema") options;
+
+// What Python makes of py::enum_ (_face.py).
+struct Enumerators {
+  std::string name, members;
+  bool exported = false;
+};
 
 class module_ {
  public:
@@ -249,6 +256,10 @@ class module_ {
     }
   };
   Attribute attr(const char* name) { return {attributes_, name}; }
+  std::shared_ptr<Enumerators> add_enum(const char* name) {
+    enums_.push_back(std::make_shared<Enumerators>(Enumerators{name, ""}));
+    return enums_.back();
+  }
   template <class T = void>
   static module_ import(const char*) {
     static_assert(::aten_stable::never<T>,
@@ -268,8 +279,12 @@ class module_ {
   }
 
   std::string describe() const {
+    std::string enums;
+    for (const auto& one : enums_)
+      enums += (enums.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(one->name) +
+               ", \"exported\": " + (one->exported ? "true" : "false") + ", \"members\": {" + one->members + "}}";
     return "{\"namespace\": " + ::aten_stable::quoted(ns_) + ", \"doc\": " + ::aten_stable::quoted(doc_) +
-           ", \"attributes\": {" + attributes_ + "}, \"functions\": [" + functions_ + "]}";
+           ", \"attributes\": {" + attributes_ + "}, \"enums\": [" + enums + "], \"functions\": [" + functions_ + "]}";
   }
 
  private:
@@ -306,8 +321,41 @@ class module_ {
   Library *def_, *impl_;
   std::string doc_, functions_, attributes_;
   std::vector<std::string> names_;
+  std::vector<std::shared_ptr<Enumerators>> enums_;
 };
 using module = module_;
+
+// Members of the enum, which Python has as integers of a class of their own. Functions take them alone.
+struct arithmetic {};
+struct module_local {
+  explicit module_local(bool = true) {}
+};
+template <class T>
+class enum_ {
+ public:
+  template <class... Extra>
+  enum_(module_& m, const char* name, const Extra&...) : members_(m.add_enum(name)) {}
+  enum_& value(const char* name, T value, const char* = nullptr) {
+    const auto number = static_cast<int64_t>(value);
+    members_->members +=
+        (members_->members.empty() ? "" : ", ") + ::aten_stable::quoted(name) + ": " + std::to_string(number);
+    ::aten_stable::values_of_enum<T>().push_back(number);
+    return *this;
+  }
+  enum_& export_values() {
+    members_->exported = true;
+    return *this;
+  }
+  template <class... Args>
+  enum_& def(Args&&...) {
+    static_assert(::aten_stable::never<Args...>,
+                  "aten_stable: functions of py::enum_ are not covered: write them in Python");
+    return *this;
+  }
+
+ private:
+  std::shared_ptr<Enumerators> members_;
+};
 
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace pybind11

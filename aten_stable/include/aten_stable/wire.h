@@ -135,6 +135,29 @@ struct Wire<at::Generator> {
   static Hold in(Stable address) { return at::Generator(address); }
 };
 
+// An enum of the source's own, which py::enum_ gives Python: its values cross as integers.
+template <class T>
+inline constexpr bool is_own_enum = std::is_enum_v<T> && !std::is_same_v<T, c10::ScalarType> &&
+                                    !std::is_same_v<T, c10::MemoryFormat> && !std::is_same_v<T, c10::Layout>;
+template <class T>
+std::vector<int64_t>& values_of_enum() {
+  static auto& all = *new std::vector<int64_t>;
+  return all;
+}
+template <class T>
+struct Wire<T, std::enable_if_t<is_own_enum<T>>> {
+  using Stable = int64_t;
+  using Hold = T;
+  static std::string name() { return "int"; }
+  static Stable out(T value) { return static_cast<int64_t>(value); }
+  static Hold in(Stable value) {
+    const auto& known = values_of_enum<T>();
+    if (std::find(known.begin(), known.end(), value) == known.end())
+      throw std::runtime_error(text(kWrongArguments, ": ", value, " is no value of this enum: bind it by py::enum_"));
+    return static_cast<T>(value);
+  }
+};
+
 template <class K, class V>
 struct Wire<c10::Dict<K, V>> {
   static_assert(never<K>,
@@ -143,6 +166,7 @@ struct Wire<c10::Dict<K, V>> {
 
 template <class List, class T>
 struct ListWire {
+  static_assert(!is_own_enum<T>, "aten_stable: a list of enums is not covered: take integers");
   using Stable = std::vector<typename Wire<T>::Stable>;
   using Hold = std::vector<T>;
   static std::string name() { return Wire<T>::name() + "[]"; }
@@ -238,7 +262,7 @@ struct Wire<std::optional<T>> {
 
 // What the module in front of the library converts for the dispatcher: numbers to integers, generators to addresses.
 template <class T>
-inline constexpr const char* python_kind = "";
+inline constexpr const char* python_kind = is_own_enum<T> ? "enum" : "";
 template <>
 inline constexpr const char* python_kind<c10::Scalar> = "number";
 template <>

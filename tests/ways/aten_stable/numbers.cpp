@@ -10,6 +10,7 @@
 #include <torch/version.h>
 
 #include <complex>
+#include <numeric>
 #include <vector>
 
 using torch::indexing::None;
@@ -47,7 +48,7 @@ std::vector<at::Tensor> integers(const at::Tensor& n) {
   auto blob = torch::from_blob(list.data(), {3}, torch::kLong).clone();
   auto [sorted, order] = n.sort(0, true);
   auto top = at::topk(n, 2);
-  return {sum, n % 3, n & 1, made, blob, sorted, order, std::get<0>(top), 1 - n, torch::full({2}, 3), n / 2};
+  return {sum, n % 3, n & 1, n.__rshift__(2), n.__lshift__(1), made, blob, sorted, order, std::get<0>(top), 1 - n, torch::full({2}, 3), n / 2};
 }
 
 at::Tensor into(at::Tensor out, const at::Tensor& a, const at::Tensor& b) {
@@ -157,7 +158,24 @@ at::Tensor vectors(const at::Tensor& x, const at::Tensor& w) {
   return y + narrow;
 }
 
+// Memory of C++, which goes with the last tensor that shares it.
+static int64_t given_back = 0;
+at::Tensor owned(int64_t rows, bool turned) {
+  auto* values = new std::vector<int>(rows * 2);
+  std::iota(values->begin(), values->end(), 0);
+  const auto deleter = [values](void* at) {
+    TORCH_CHECK(at == values->data(), "another address");
+    ++given_back;
+    delete values;
+  };
+  TORCH_CHECK(at::kCPU == at::Device("cpu").type() && c10::DeviceTypeName(at::kCUDA) == "CUDA", "names of devices");
+  if (turned) return torch::from_blob(values->data(), {2, rows}, {1, 2}, deleter, at::kInt);
+  return torch::from_blob(values->data(), at::IntList({rows, 2}), deleter, torch::dtype(torch::kInt32));
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("owned", &owned, py::arg("rows"), py::arg("turned") = false);
+  m.def("given_back", [] { return given_back; });
   m.def("step", &step);
   m.def("special", &special);
   m.def("vectors", &vectors);

@@ -1,5 +1,6 @@
 // A project with optional tensors, lists, keyword defaults and several results, in the idiom of 2023.
 #include <ATen/ExpandUtils.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/native/cpu/utils.h>
 #include <c10/core/SymInt.h>
 #include <c10/util/CallOnce.h>
@@ -156,6 +157,12 @@ std::vector<at::Tensor> voxels(const at::Tensor& places, int64_t most) {
   TORCH_CHECK(empty_planes.count(1) == 0 && size(1) + size(1.0) == 12, "sets and overloads");
   return {grid, torch::tensor(numbers), torch::tensor(left)};
 }
+enum class Activation : uint8_t { kNone, kRelu = 3, kTanh };
+enum Padding { ZERO = -1, SAME };
+at::Tensor activated(const at::Tensor& x, Activation activation, std::optional<Padding> padding) {
+  const at::Tensor y = padding ? x + static_cast<int>(*padding) : x;
+  return activation == Activation::kRelu ? y.relu() : activation == Activation::kTanh ? y.tanh() : y;
+}
 namespace F = torch::nn::functional;
 std::vector<at::Tensor> padded(const at::Tensor& x) {
   return {F::pad(x, F::PadFuncOptions({0, 3})),
@@ -193,6 +200,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("like_rows", &like_rows);
   m.def("voxels", &voxels, py::arg("places"), py::arg("most") = 4);
   m.def("padded", &padded);
+  py::enum_<Activation>(m, "Activation", "What comes last.")
+      .value("NONE", Activation::kNone)
+      .value("RELU", Activation::kRelu, "max(x, 0)")
+      .value("TANH", Activation::kTanh);
+  py::enum_<Padding>(m, "Padding", py::arithmetic()).value("ZERO", ZERO).value("SAME", SAME).export_values();
+  m.def("activated", &activated, py::arg("x"), py::arg("activation") = Activation::kRelu,
+        py::arg("padding") = py::none());
   m.def("warned", &warned);
   m.def("affine", &affine, "y = scale * (weight * x + bias), and where it is positive", py::arg("x"),
         py::arg("weight") = py::none(), py::arg("bias") = c10::nullopt, py::arg("scale") = 1.0,
