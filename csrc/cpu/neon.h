@@ -51,7 +51,11 @@ struct Vec<kNeon, float> {
   float32x4_t v;
 
   void set(float x) { v = vdupq_n_f32(x); }
-  void keep() { asm("" : "+w"(v)); }
+  void keep() {
+    auto kept = v;
+    asm("" : "+w"(kept));
+    v = kept;
+  }
   void load(const float* p) { v = vld1q_f32(p); }
   void store(float* p) const { vst1q_f32(p, v); }
   void fma(const Vec& a, const Vec& b) { v = vfmaq_f32(v, a.v, b.v); }
@@ -81,7 +85,11 @@ struct Vec<kNeon, double> {
   float64x2_t v;
 
   void set(double x) { v = vdupq_n_f64(x); }
-  void keep() { asm("" : "+w"(v)); }
+  void keep() {
+    auto kept = v;
+    asm("" : "+w"(kept));
+    v = kept;
+  }
   void load(const double* p) { v = vld1q_f64(p); }
   void store(double* p) const { vst1q_f64(p, v); }
   void fma(const Vec& a, const Vec& b) { v = vfmaq_f64(v, a.v, b.v); }

@@ -57,7 +57,11 @@ struct Vec<Capability::avx2, float> {
   __m256 v;
 
   CUSTOMOPS_AVX2 void set(float x) { v = _mm256_set1_ps(x); }
-  CUSTOMOPS_AVX2 void keep() { asm("" : "+x"(v)); }
+  CUSTOMOPS_AVX2 void keep() {
+    auto kept = v;
+    asm("" : "+x"(kept));
+    v = kept;
+  }
   CUSTOMOPS_AVX2 void load(const float* p) { v = _mm256_loadu_ps(p); }
   CUSTOMOPS_AVX2 void store(float* p) const { _mm256_storeu_ps(p, v); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const Vec& b) { v = _mm256_fmadd_ps(a.v, b.v, v); }
@@ -93,7 +97,11 @@ struct Vec<Capability::avx2, double> {
   __m256d v;
 
   CUSTOMOPS_AVX2 void set(double x) { v = _mm256_set1_pd(x); }
-  CUSTOMOPS_AVX2 void keep() { asm("" : "+x"(v)); }
+  CUSTOMOPS_AVX2 void keep() {
+    auto kept = v;
+    asm("" : "+x"(kept));
+    v = kept;
+  }
   CUSTOMOPS_AVX2 void load(const double* p) { v = _mm256_loadu_pd(p); }
   CUSTOMOPS_AVX2 void store(double* p) const { _mm256_storeu_pd(p, v); }
   CUSTOMOPS_AVX2 void fma(const Vec& a, const Vec& b) { v = _mm256_fmadd_pd(a.v, b.v, v); }
@@ -111,7 +119,11 @@ struct Vec<Capability::avx512, float> {
   __m512 v;
 
   CUSTOMOPS_AVX512 void set(float x) { v = _mm512_set1_ps(x); }
-  CUSTOMOPS_AVX512 void keep() { asm("" : "+v"(v)); }
+  CUSTOMOPS_AVX512 void keep() {
+    auto kept = v;
+    asm("" : "+v"(kept));
+    v = kept;
+  }
   CUSTOMOPS_AVX512 void load(const float* p) { v = _mm512_loadu_ps(p); }
   CUSTOMOPS_AVX512 void store(float* p) const { _mm512_storeu_ps(p, v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const Vec& b) { v = _mm512_fmadd_ps(a.v, b.v, v); }
@@ -156,7 +168,11 @@ struct Vec<Capability::avx512, double> {
   __m512d v;
 
   CUSTOMOPS_AVX512 void set(double x) { v = _mm512_set1_pd(x); }
-  CUSTOMOPS_AVX512 void keep() { asm("" : "+v"(v)); }
+  CUSTOMOPS_AVX512 void keep() {
+    auto kept = v;
+    asm("" : "+v"(kept));
+    v = kept;
+  }
   CUSTOMOPS_AVX512 void load(const double* p) { v = _mm512_loadu_pd(p); }
   CUSTOMOPS_AVX512 void store(double* p) const { _mm512_storeu_pd(p, v); }
   CUSTOMOPS_AVX512 void fma(const Vec& a, const Vec& b) { v = _mm512_fmadd_pd(a.v, b.v, v); }
