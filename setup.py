@@ -1,6 +1,7 @@
 """Builds customops/_cpu.so, and with CUSTOMOPS_VARIANT=cuda also _cuda12.so and _cuda13.so; metadata: pyproject.toml."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ os.environ["MAX_JOBS"] = str(jobs.jobs())  # for BuildExtension
 
 COMPILE_ARGS = [
     *sources.flags(ROOT / "csrc"),
+    *sources.flags_of_gcc(ROOT / "csrc", shlex.split(os.environ.get("CXX") or "c++")),
     # No absolute path of the build machine ends up in an error message.
     f"-ffile-prefix-map={ROOT.resolve()}=.",
     f"-ffile-prefix-map={TORCH_HEADERS}=torch/include",

@@ -4,6 +4,8 @@ setup.py, csrc/nvcc.py, csrc/py3_wheel.py and customops/_recipes.py ask here. cs
 for CMake; tests/pipeline/test_sources.py compares the two.
 """
 
+import os
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +13,16 @@ from pathlib import Path
 SOURCES = {"cpu": ("*.cpp", "cpu/**/*.cpp"), "cuda": ("cuda/**/*.cu",)}
 HEADERS = {"cpu": ("*.h", "cpu/**/*.h", "cuda/**/*.h"), "cuda": ("*.h", "cuda/**/*.h", "cuda/**/*.cuh")}
 # What the builds on a user's machine need besides: it travels in the wheel. Also listed in docker/check_wheel.py.
-BUILD_FILES = ("CMakeLists.txt", "exports.map", "flags.txt", "link_flags.txt", "jobs.py", "sources.py", "cmake/*.cmake")
+BUILD_FILES = (
+    "CMakeLists.txt",
+    "exports.map",
+    "flags.txt",
+    "flags_gcc_x86_64.txt",
+    "link_flags.txt",
+    "jobs.py",
+    "sources.py",
+    "cmake/*.cmake",
+)
 STATIC_CXX = "-static-libstdc++"  # the flag that a build leaves out where there is no such archive
 # Of every CUDA library: the runtime is inside, and these are what it needs of the system.
 CUDA_LIBRARIES = ("cudart_static", "dl", "rt", "pthread")
@@ -45,6 +56,16 @@ def largest_first(files: Iterable[Path]) -> list[Path]:
 def flags(csrc: Path) -> list[str]:
     """For the compiler of C++."""
     return _lines(csrc / "flags.txt")
+
+
+def flags_of_gcc(csrc: Path, compiler: list[str]) -> list[str]:
+    """Besides, if `compiler` is GCC for x86-64; the JIT build's -march=native says the same. None without a compiler."""
+    try:
+        ask = [*compiler, "-dM", "-E", "-x", "c++", os.devnull]
+        macros = subprocess.run(ask, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return []
+    return _lines(csrc / "flags_gcc_x86_64.txt") if "__x86_64__" in macros and "__clang__" not in macros else []
 
 
 def for_nvcc(flags: Iterable[str]) -> list[str]:

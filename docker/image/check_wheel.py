@@ -42,7 +42,7 @@ PACKAGE_SUFFIXES = {".py", ".pyi", ".so", ".typed"}
 # The sources, for builds on the user's machine.
 SOURCES = re.compile(
     r"csrc/((cpu|cuda)/(\w+/)?)?\w+\.(h|cpp|cu|cuh)|csrc/cmake/(FindTorch|Sources)\.cmake"
-    r"|csrc/(CMakeLists\.txt|exports\.map|flags\.txt|link_flags\.txt|jobs\.py|sources\.py)"
+    r"|csrc/(CMakeLists\.txt|exports\.map|(link_|)flags\.txt|flags_gcc_x86_64\.txt|jobs\.py|sources\.py)"
 )
 DIST_INFO = re.compile(
     r"(METADATA|WHEEL|RECORD|build\.json|top_level\.txt|entry_points\.txt|licenses/.+|sboms/.+\.json)"

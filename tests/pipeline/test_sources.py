@@ -19,7 +19,7 @@ def tree(root, tmp_path):
     """The flags, and sources of the same name in several folders."""
     csrc = tmp_path / "csrc"
     (csrc / "cmake").mkdir(parents=True)
-    for name in ("flags.txt", "link_flags.txt", "exports.map", "cmake/Sources.cmake"):
+    for name in ("flags.txt", "flags_gcc_x86_64.txt", "link_flags.txt", "exports.map", "cmake/Sources.cmake"):
         shutil.copy(root / "csrc" / name, csrc / name)
     for folder, endings in ((".", ("cpp", "h")), ("cpu", ("cpp", "h")), ("cuda", ("cu", "cuh", "h"))):
         for below in (folder, f"{folder}/conv", f"{folder}/other") if folder != "." else (folder,):
@@ -119,6 +119,18 @@ def test_cmake_by_its_text(root, tree, sources):
         paths = (tree / folder).rglob(last) if recurse else (tree / folder).glob(last)
         found["cuda" if "cuda" in name else "cpu"].update(paths)
     assert found == {device: set(sources.sources(tree, device)) for device in found}
+
+
+@pytest.mark.parametrize(
+    ("macros", "more"),
+    [("__x86_64__ __GNUC__", True), ("__x86_64__ __GNUC__ __clang__", False), ("__aarch64__ __GNUC__", False)],
+)
+def test_gcc_for_x86_64_gets_more_flags(tree, sources, tmp_path, macros, more):
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"#!/bin/sh\necho {macros}\n")
+    compiler.chmod(0o755)
+    assert bool(sources.flags_of_gcc(tree, [str(compiler)])) is more
+    assert sources.flags_of_gcc(tree, [str(tmp_path / "none")]) == []
 
 
 @pytest.mark.parametrize("path", ["setup.py", "csrc/nvcc.py", "customops/_recipes.py", "csrc/CMakeLists.txt"])
