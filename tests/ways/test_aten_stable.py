@@ -366,6 +366,7 @@ def test_hash_maps_and_loops(options):
     places = torch.tensor([[0, 1], [1, 5], [0, 1], [1, 2], [0, 7], [1, 1]])
     for most in (4, 2, 9):
         assert_same(*(module.voxels(places, most) for module in options))
+    assert [module.counted([3, 4, 5], "name", places) for module in options] == [118, 118]
 
 
 def test_enums(options, tensor):

@@ -67,6 +67,36 @@ class function_ref<R(Args...)> {
   std::function<R(Args...)> f_;
 };
 
+// (number, element) of each element.
+template <class C>
+class Enumerated {
+ public:
+  template <class I>
+  struct iterator {
+    using iterator_category = std::input_iterator_tag;
+    using difference_type = std::ptrdiff_t;
+    using value_type = std::pair<size_t, decltype(*std::declval<I>())>;
+    using pointer = value_type*;
+    using reference = value_type;
+    size_t number;
+    I at;
+    value_type operator*() const { return {number, *at}; }
+    iterator& operator++() { return ++number, ++at, *this; }
+    bool operator!=(const iterator& other) const { return at != other.at; }
+  };
+  using Iterator = iterator<decltype(std::begin(std::declval<C&>()))>;
+  explicit Enumerated(C&& all) : all_(std::forward<C>(all)) {}
+  Iterator begin() { return {0, std::begin(all_)}; }
+  Iterator end() { return {0, std::end(all_)}; }
+
+ private:
+  C all_;  // a reference, or what was given away
+};
+template <class C>
+Enumerated<C> enumerate(C&& all) {
+  return Enumerated<C>(std::forward<C>(all));
+}
+
 template <class C>
 std::ptrdiff_t ssize(const C& c) {
   return static_cast<std::ptrdiff_t>(c.size());

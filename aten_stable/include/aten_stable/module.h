@@ -84,10 +84,18 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   template <class A, class B>
   struct Results<std::pair<A, B>> : Results<std::tuple<A, B>> {};
 
+  // For a parameter that is a reference to what is made for the call, such as IntArrayRef&.
+  template <class T>
+  struct Lent {
+    T value;
+    operator T&() { return value; }
+  };
   template <class Declared, class Hold>
   decltype(auto) pass(Hold& value) {
     if constexpr (std::is_same_v<Hold, Bare<Declared>>)
       return static_cast<Declared>(value);
+    else if constexpr (std::is_lvalue_reference_v<Declared> && !std::is_const_v<std::remove_reference_t<Declared>>)
+      return Lent<Bare<Declared>>{Bare<Declared>(value)};
     else
       return Bare<Declared>(value);
   }

@@ -67,6 +67,9 @@ struct DeprecatedTypeProperties {
   c10::DeviceType device_type() const { return device_.type(); }
   Backend backend() const { return is_cuda() ? Backend::CUDA : device_.is_meta() ? Backend::Meta : Backend::CPU; }
   c10::TensorOptions options() const { return c10::TensorOptions(type_).device(device_); }
+  DeprecatedTypeProperties toScalarType(c10::ScalarType type) const { return {type, device_}; }
+  DeprecatedTypeProperties cpu() const { return {type_, c10::DeviceType::CPU}; }
+  DeprecatedTypeProperties cuda() const { return {type_, c10::DeviceType::CUDA}; }
   operator c10::ScalarType() const { return type_; }
   operator c10::TensorOptions() const { return options(); }
 };
