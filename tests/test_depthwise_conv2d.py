@@ -83,6 +83,17 @@ def test_large_images_of_few_channels(channels, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize("channels", [1, 3, 8, 17, 100])
+def test_images_that_are_only_multiplied(channels, memory_format, device):
+    """One tap: rows of small images are computed as one row, those of large ones some at a time."""
+    for shape, dtype in (((20, channels, 5, 11), torch.float32), ((17, channels, 58, 1), torch.bfloat16),
+                         ((2, channels, 60, 31), torch.float32), ((1, channels, 53, 47), torch.float16)):  # fmt: skip
+        x = image(shape, dtype, device, memory_format)
+        weight = randn(channels, 1, 1, 1, dtype=dtype, device=device, seed=1)
+        assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), 1, 0)
+
+
+@memory_formats
 @pytest.mark.parametrize(("channels", "width", "stride"), [(12, 9, 8), (3, 31, 30), (3, 1001, 500), (1, 1001, 1000)])
 def test_strides_that_leave_one_pixel(channels, width, stride, memory_format, device):
     """Rows are put together from phases, most of which have fewer pixels than the first."""

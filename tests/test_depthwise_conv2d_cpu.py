@@ -23,6 +23,7 @@ for memory_format in tests.FORMATS:
         tests.test_any_number_of_channels(channels, memory_format, "cpu")
     for channels in (2, 3, 5):
         tests.test_large_images_of_few_channels(channels, memory_format, "cpu")
+        tests.test_images_that_are_only_multiplied(channels, memory_format, "cpu")
 tests.test_random_arguments("cpu")
 print(tests.ops._cpu_capability())
 """
@@ -57,15 +58,15 @@ def guarded(t, at_end):
 for dtype, memory_format, at_end, channels in itertools.product(
     (torch.float32, torch.bfloat16), FORMATS, (False, True), (1, 3, 4, 7, 9, 13, 15, 16, 17, 24, 33)
 ):
-    for kernel, stride in ((3, 1), (3, 2), (7, 1)):
-        x = randn(2, channels, 12, 13, dtype=dtype).contiguous(memory_format=memory_format)
+    for kernel, stride, pad, batch in ((3, 1, 1, 2), (3, 2, 1, 2), (7, 1, 1, 2), (1, 1, 0, 17)):
+        x = randn(batch, channels, 12, 13, dtype=dtype).contiguous(memory_format=memory_format)
         weight = randn(channels, 1, kernel, kernel, dtype=dtype)
-        grad = torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, 1, groups=channels)
+        grad = torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, pad, groups=channels)
         grad = grad.to(dtype).contiguous(memory_format=memory_format)
-        rest = (stride, stride, 1, 1, 1, 1)
+        rest = (stride, stride, pad, pad, 1, 1)
         last = memory_format == torch.channels_last
         for run, inputs in (
-            (lambda x, w: ops._depthwise_conv2d(x, w, None, stride, stride, 1, 1, 1, 1, 1, 1), (x, weight)),
+            (lambda x, w: ops._depthwise_conv2d(x, w, None, stride, stride, pad, pad, pad, pad, 1, 1), (x, weight)),
             (lambda g, w: ops._depthwise_conv2d_grad_input(g, w, 12, 13, *rest, last), (grad, weight)),
             (lambda g, x: ops._depthwise_conv2d_grad_weight(g, x, kernel, kernel, *rest), (grad, x)),
         ):

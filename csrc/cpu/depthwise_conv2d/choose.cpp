@@ -12,8 +12,11 @@ namespace {
 
 constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels", "fwd_rows",
                                         "fwd_tiles",  "wgrad_rows", "wgrad_tiles"};
-constexpr int64_t kTinyPlane = 32;        // pixels
-constexpr int64_t kRowsBytes = 64 << 10;  // of the rows under a window, of images that are read in place
+constexpr int64_t kTinyPlane = 32;          // pixels
+constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window, of images that are read in place
+constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
+constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
+constexpr int64_t kFewestRows = 16;
 // Bytes of a register of an instruction set that has fewer specialised loops (kOldest).
 constexpr int64_t kOldestBytes = kOldest<Capability::baseline> ? 16 : 0;
 
@@ -84,6 +87,21 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
   return {Kernel::fwd_rows, bf16, "contiguous: rows are transposed, so that a register holds channels"};
 }
 
+// Whether each output of an axis is a multiple of the pixel at the same place.
+bool is_scale(const ConvAxis& a) { return a.taps == 1 && a.stride == 1 && a.pad == 0 && a.out == a.in; }
+
+// Rows of an image that is only multiplied lie side by side as one longer row, because each row costs a start. How many
+// depends on the size alone: the order of wgrad's sums follows from it. Enough rows are left for the threads.
+void merge_rows(Problem& problem) {
+  const int64_t images = problem.batch * (problem.channels_last ? 1 : problem.channels);
+  const int64_t longest = kMergedBytes / 4 / std::min(problem.channels, kMergedChannels);
+  int64_t merged = 1;
+  for (int64_t rows = 2; rows <= problem.y.in && rows * problem.x.in <= longest; ++rows)
+    if (problem.y.in % rows == 0 && images * (problem.y.in / rows) >= kFewestRows) merged = rows;
+  problem.y.in = problem.y.out /= merged;
+  problem.x.in = problem.x.out *= merged;
+}
+
 }  // namespace
 
 Machine this_machine() { return {capability(), torch::stable::get_num_threads()}; }
@@ -94,7 +112,8 @@ int64_t lanes_of(const Problem& problem, const Machine& machine) {
 
 Problem simplified(const Problem& problem) {
   Problem simple = problem;
-  if (problem.x.in == 1 && problem.x.out == 1 && problem.x.taps == 1) std::swap(simple.y, simple.x);
+  if (is_scale(problem.y) && is_scale(problem.x)) merge_rows(simple);
+  if (simple.x.in == 1 && simple.x.out == 1 && simple.x.taps == 1) std::swap(simple.y, simple.x);
   return simple;
 }
 

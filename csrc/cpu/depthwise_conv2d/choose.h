@@ -34,7 +34,8 @@ struct Choice {
 
 Machine this_machine();
 
-// The same problem with fewer cases: images one pixel wide become one pixel high.
+// The same problem with fewer cases: images one pixel wide become one pixel high, and images that are only multiplied
+// (1x1 taps) get longer rows.
 Problem simplified(const Problem& problem);
 
 // Pure functions of a simplified problem and of the machine. Dgrad has the kernels of the forward pass.
