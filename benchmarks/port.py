@@ -19,6 +19,7 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch.utils.cpp_extension import include_paths, library_paths
@@ -71,15 +72,20 @@ def symbols(library: Path) -> dict[str, int]:
     return {"torch_symbols": len(cxx), "python_symbols": sum(name.startswith(("Py", "_Py")) for name in names)}
 
 
+def module(name: str, path: Path) -> ModuleType:
+    """The Python or extension module in a file."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
 def loaded(name: str, library: Path):
     """The op of this process."""
-    if WAYS[name][1] != "module":
-        torch.ops.load_library(library)
-        return eval(WAYS[name][1])  # one of the texts above
-    spec = importlib.util.spec_from_file_location(name, library)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.softclip
+    if WAYS[name][1] == "module":
+        return module(name, library).softclip
+    torch.ops.load_library(library)
+    return eval(WAYS[name][1])  # one of the texts above
 
 
 def elsewhere(name: str, library: Path, interpreter: str) -> dict:
@@ -105,6 +111,14 @@ def microseconds(calls: dict) -> dict[str, float]:
                 call()
             times[name].append((time.thread_time() - start) / CALLS * 1e6)
     return {name: round(statistics.median(values), 2) for name, values in times.items()}
+
+
+def machine() -> dict:
+    """The CPU and the versions, for the results."""
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    compiler = subprocess.check_output(["c++", "-dumpfullversion"], text=True).strip()
+    return {"date": datetime.date.today().isoformat(), "device": model[1], "threads": 1, "torch": torch.__version__,
+            "python": sys.version.split()[0], "compiler": f"g++ {compiler}"}  # fmt: skip
 
 
 def report(facts: dict, path: Path | None) -> None:
@@ -133,11 +147,11 @@ def main() -> None:
                           "elsewhere": [elsewhere(name, library, other) for other in given.interpreters]}  # fmt: skip
         for name, us in microseconds(calls).items():
             rows[name]["us"] = us
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    compiler = subprocess.check_output(["c++", "-dumpfullversion"], text=True).strip()
-    facts = {"about": "benchmarks/port.py: softclip on 4 numbers, compiled in several ways", "date": datetime.date.today().isoformat(),
-             "device": model[1], "threads": 1, "torch": torch.__version__, "python": sys.version.split()[0],
-             "compiler": f"g++ {compiler}", "rows": list(rows.values())}  # fmt: skip
+    facts = {
+        "about": "benchmarks/port.py: softclip on 4 numbers, compiled in several ways",
+        **machine(),
+        "rows": list(rows.values()),
+    }
     report(facts, given.json)
 
 

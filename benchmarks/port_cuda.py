@@ -10,7 +10,6 @@ import argparse
 import concurrent.futures
 import datetime
 import functools
-import importlib.util
 import os
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from port import report
+from port import module, report
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,13 +41,6 @@ OPS: dict[str, tuple[list[Path], Callable]] = {
     "blend": ([SAMPLES / "blend.cu"], lambda op, x: op.blend(x, x)),
     "noise": ([SAMPLES / "noise.cu"], lambda op, x: op.noise(x)),
 }
-
-
-def module(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 def build(name: str, way: str, folder: Path) -> Path:

@@ -415,6 +415,20 @@ def ports_cuda() -> str:
     )
 
 
+def ports_calls() -> str:
+    """What a call on 4 elements costs under ATen and under aten_stable."""
+    facts = results.recorded("port-calls")
+    lines = [
+        [row["call"], *(f"{row[way]:.2f}" for way in ("aten", "aten_stable")), f"{row['aten_stable'] / row['aten']:.2f}"]
+        for row in facts["rows"]
+    ]
+    return (
+        f"{table(['', 'ATen, us', 'aten_stable, us', 'times as long'], lines)}\n\nCPU time, medians of calls in turns; a "
+        f"`torch.autograd.Function` of Python's that only detaches its input takes {facts['empty_function_us']:.2f} us. "
+        f"{machine(facts)}, CPython {facts['python']}, {facts['compiler']} with `-O2`; `benchmarks/port_calls.py`."
+    )
+
+
 BLOCKS = {
     "ops": ops,
     "slower": slower,
@@ -431,6 +445,7 @@ BLOCKS = {
     "sve": sve,
     "build-times": build_times,
     "ports": ports,
+    "ports-calls": ports_calls,
     "ports-cuda": ports_cuda,
     "shared-objects": shared_objects,
     "farm-tried": farm_tried,
