@@ -419,7 +419,11 @@ def ports_calls() -> str:
     """What a call on 4 elements costs under ATen and under aten_stable."""
     facts = results.recorded("port-calls")
     lines = [
-        [row["call"], *(f"{row[way]:.2f}" for way in ("aten", "aten_stable")), f"{row['aten_stable'] / row['aten']:.2f}"]
+        [
+            row["call"],
+            *(f"{row[way]:.2f}" for way in ("aten", "aten_stable")),
+            f"{row['aten_stable'] / row['aten']:.2f}",
+        ]
         for row in facts["rows"]
     ]
     return (
