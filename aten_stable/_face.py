@@ -90,6 +90,69 @@ def _member(value):
     return None if value is None else int(value)
 
 
+def _parts(kind, values):
+    """A list of values of one kind, as the tensors in which dictionaries.h passes it."""
+    if kind == "Tensor":
+        wanted = torch.Tensor
+    elif kind.endswith("[]"):
+        lists = [list(value) for value in values]
+        return [*_parts("int", map(len, lists)), *_parts(kind[:-2], [value for one in lists for value in one])]
+    else:
+        wanted = {"str": str, "bool": bool, "int": int, "float": (float, int)}[kind]
+    values = list(values)
+    for value in values:
+        if not isinstance(value, wanted):
+            raise TypeError(f"{value!r} is no {kind}")
+    if kind == "Tensor":
+        return values
+    if kind == "str":
+        return _parts("int[]", [value.encode() for value in values])
+    return [torch.tensor(values, dtype=torch.float64 if kind == "float" else torch.int64, device="cpu")]
+
+
+def _values(kind, parts):
+    """The reverse; takes what it reads from `parts`."""
+    if kind == "Tensor":
+        found, parts[:] = parts[:], []
+        return found
+    if kind == "str":
+        return [bytes(value).decode() for value in _values("int[]", parts)]
+    found = parts.pop(0).tolist()
+    if not kind.endswith("[]"):
+        return [bool(value) for value in found] if kind == "bool" else found
+    values = iter(_values(kind[:-2], parts))
+    return [[next(values) for _ in range(count)] for count in found]
+
+
+def _to_cpp(kind, value):
+    if not kind.startswith("dict "):
+        return _TO_CPP[kind](value)
+    if value is None:
+        return None
+    _, key, item = kind.split()
+    try:
+        return [*_parts(key, dict.keys(value)), *_parts(item, dict.values(value))]
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise RuntimeError(f"incompatible function arguments: {error}") from None
+
+
+def _from_cpp(kind, value):
+    if not kind.startswith("dict "):
+        return _FROM_CPP[kind](value)
+    if value is None:
+        return None
+    _, key, item = kind.split()
+    parts = list(value)
+    return dict(zip(_values(key, parts), _values(item, parts), strict=True))
+
+
+def _results(kinds, found):
+    """What C++ gives, as Python has it; kinds has one for each result."""
+    if len(kinds) == 1:
+        return _from_cpp(kinds[0], found)
+    return tuple(map(_from_cpp, kinds, found)) if kinds else found
+
+
 _TO_CPP = {
     "": lambda value: value,
     "number": _words,
@@ -332,13 +395,42 @@ def _converting(packet, entries):
 
     def call(*args, **kwargs):
         # Too many, or of another name: torch says so.
-        args = [_TO_CPP[kinds[i] if i < len(kinds) else ""](a) for i, a in enumerate(args)]
-        found = packet(*args, **{name: _TO_CPP[names.get(name, "")](a) for name, a in kwargs.items()})
-        if len(results) == 1:
-            return _FROM_CPP[results[0]](found)
-        return tuple(_FROM_CPP[kind](r) for kind, r in zip(results, found, strict=True)) if results else found
+        args = [_to_cpp(kinds[i] if i < len(kinds) else "", a) for i, a in enumerate(args)]
+        found = packet(*args, **{name: _to_cpp(names.get(name, ""), a) for name, a in kwargs.items()})
+        return _results(results, found)
 
     return call
+
+
+def _kernel(schema, own, entry):
+    """A kernel for an operator of TORCH_LIBRARY with this schema: converts, and calls the library's."""
+    names = [argument.name for argument in schema.arguments]
+    defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+
+    def kernel(*args, **kwargs):
+        given = defaults | dict(zip(names, args, strict=False)) | kwargs
+        return _results(
+            entry["result_kinds"],
+            own(*[_to_cpp(kind, given[name]) for kind, name in zip(entry["kinds"], names, strict=True)]),
+        )
+
+    return kernel
+
+
+def _register(entries):
+    """Gives torch the kernels of operators with numbers, generators or dictionaries, once in a process."""
+    done = vars(torch.library).setdefault(f"_{_NAMESPACE}_kernels", {})
+    for entry in entries:
+        space, name, key = entry["namespace"], entry["name"], entry["key"]
+        if (space, name, key) in done:
+            continue
+        schema = torch._C._get_schema(f"{space}::{name.partition('.')[0]}", name.partition(".")[2])
+        if len(schema.arguments) != len(entry["kinds"]):
+            raise ImportError(
+                f"{LIBRARY}: {space}::{name} has {len(schema.arguments)} arguments, and its C++ function {len(entry['kinds'])}"
+            )
+        library = done[space, name, key] = torch.library.Library(space, "FRAGMENT")
+        library.impl(name, _kernel(schema, getattr(getattr(torch.ops, space), entry["own"]).default, entry), key)
 
 
 def _function(namespace, name, doc, entries):
@@ -375,7 +467,7 @@ def _quick(library, namespace, entry, name, doc, function):
     arguments = getattr(getattr(torch.ops, namespace), name).default._schema.arguments
     names = tuple(sys.intern(argument.name) for argument in arguments)
     defaults = tuple(
-        _FROM_CPP[kind](argument.default_value) if argument.has_default_value() else ...
+        _from_cpp(kind, argument.default_value) if argument.has_default_value() else ...
         for argument, kind in zip(arguments, entry["kinds"], strict=True)
     )
     positional = sum(not argument.kwarg_only for argument in arguments)
@@ -476,6 +568,8 @@ def _load():
     used = sorted({match.decode() for match in _USED.findall(path.read_bytes())})
     _check_schemas(used)
     _bridge(used)
+    if hasattr(library, "aten_stable_converted"):
+        _register(_json(library.aten_stable_converted))
     if not hasattr(library, "aten_stable_describe"):  # no PYBIND11_MODULE: its operators are in torch.ops
         return __doc__
     module = _json(library.aten_stable_describe)

@@ -67,6 +67,15 @@ def of_registered(module, ops):
         ops.registered.ranks(x[None]),
         ops.registered.floors(x, 0.5),
     ]
+    limited, leaf = ops.registered.limited, eighths(5, dtype=torch.float64).requires_grad_()
+    found += [
+        limited(x),
+        limited(x, 1, 1.5),
+        limited(x, high=True),
+        limited(x, generator=torch.Generator().manual_seed(1)),
+    ]
+    assert torch.autograd.gradcheck(lambda z: ops.registered.times(z, 2.5), leaf)
+    found += [*ops.registered.all_times({"x": x, "": y}, 3), ops.registered.lengths({"one": [1.5], "none": []})]
     return [*found, str(ops.registered.scaled_add.default._schema).partition("::")[2]]
 
 
@@ -111,6 +120,11 @@ def of_draws(module, ops):
     writer.start()
     found.append(module.wait(awaited))
     writer.join()
+    found += [module.sums({"a": eighths(4), "b\0": eighths(2, 2)}, eighths(3)), module.turned({"a": "Ω", "b": ""})]
+    found += [
+        *module.positives({2: [1.5, -1.0, 2], 0: [], 1: [-1.0]}),
+        module.flat([eighths(2, 3), eighths(0), eighths(5)]),
+    ]
     return [*found, module.largest(eighths(7))]
 
 

@@ -29,5 +29,7 @@ def assert_same(one, two):
         assert len(one) == len(two)
         for a, b in zip(one, two, strict=True):
             assert_same(a, b)
+    elif isinstance(one, dict):
+        assert_same(list(one.items()), list(two.items()))
     else:
         assert one == two

@@ -625,6 +625,28 @@ def test_dictionaries(draws, tensor):
     assert_same(*(module.grouped(all_) for module in draws))
 
 
+def test_dictionaries_in_signatures(draws, tensor):
+    all_ = {"b": tensor(2, 3), "": tensor(1), "a\0b": tensor(0)}
+    rows = {2: [0.5, -1.0], 1: [], 0: [3, 1 << 40]}
+    for name, args in (("sums", (all_, tensor(2))), ("positives", (rows,)), ("turned", ({"a": "Ω", "": "x\0y"},))):
+        assert_same(*(getattr(module, name)(*args) for module in draws))
+        assert_same(*(getattr(module, name)(*[{} if isinstance(a, dict) else a for a in args]) for module in draws))
+    for wrong in ([1], None, {1: "a"}, {"a": 1}):
+        assert [outcome(module.turned, wrong)[0] for module in draws] == [TypeError, TypeError]
+    for wrong in ({1 << 70: [1.0]}, {1: 1.0}, {1: ["a"]}, {1.5: [1.0]}):
+        assert [outcome(module.positives, wrong)[0] for module in draws] == [TypeError, TypeError]
+    leaves = [{"a": tensor(3).requires_grad_()} for _ in draws]
+    for module, leaf in zip(draws, leaves, strict=True):
+        module.sums(leaf, tensor(1))["a!"].backward()
+    assert_same(*(leaf["a"].grad for leaf in leaves))
+
+
+def test_flat_tensors(draws, tensor):
+    assert_same(*(module.flat([x]) for module, x in zip(draws, [torch.ones(2, 0)] * 2, strict=True)))
+    many = [tensor(2, 3).t(), tensor(0), tensor(4)]
+    assert_same(*(module.flat(many) for module in draws))
+
+
 def test_call_guards_release_the_lock(draws):
     for module in draws:
         x = torch.zeros(1)
@@ -650,6 +672,42 @@ def test_registered_operators(modules, tensor):
     assert schemas[0] == schemas[1]
     with pytest.raises(NotImplementedError, match="Meta"):  # it has a kernel for CPUs alone
         namespaces[1].scaled_add(x.to("meta"), y.to("meta"))
+
+
+def test_registered_operators_with_numbers_generators_and_dictionaries(modules, tensor):
+    namespaces = (modules["registered"][0], torch.ops.aten_stable_registered_too)
+    x, generators = tensor(3, 4), [torch.Generator().manual_seed(7) for _ in range(2)]
+    calls = [(), (0.25,), (-1, 1), (False, 2.5), (0, None)]
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        for args in calls:
+            assert_same(*(outcome(ops.limited, (x * 3).to(dtype), *args) for ops in namespaces))
+    assert_same(*(ops.limited(x, high=1, generator=g) for ops, g in zip(namespaces, generators, strict=True)))
+    assert_same(*(g.get_state() for g in generators))
+    assert [ops.limited(x.to("meta")).device.type for ops in namespaces] == ["meta", "meta"]
+    assert_same(*(ops.all_times({"b": x, "a": x[0]}, 1.5) for ops in namespaces))
+    assert_same(*(ops.lengths({"b": [1.0, 2.0], "a": []}) for ops in namespaces))
+    for args in ((x, "two"), (x, 1, [2]), ([1],)):
+        kinds = [outcome(ops.limited, *args) for ops in namespaces]
+        assert kinds[0][0] is kinds[1][0] is RuntimeError
+    gradients = []
+    for ops in namespaces:
+        leaf = x.clone().requires_grad_()
+        ops.times(leaf, 2.5).sum().backward()
+        gradients.append(leaf.grad)
+    assert_same(*gradients)
+    compiled = torch.compile(lambda x: namespaces[1].limited(x, 0.5), backend="eager", fullgraph=True)
+    assert_same(compiled(x), x.clamp(0.5))
+    for name in ("limited", "times.number", "all_times", "lengths"):
+        base, _, overload = name.partition(".")
+        schemas = [getattr(getattr(ops, base), overload or "default")._schema for ops in namespaces]
+        assert [str(a.type) for a in schemas[0].arguments] == [str(a.type) for a in schemas[1].arguments]
+        assert [str(r.type) for r in schemas[0].returns] == [str(r.type) for r in schemas[1].returns]
+
+
+def test_an_operator_whose_function_takes_other_arguments_is_refused(modules):
+    entry = {"namespace": "aten_stable_registered_too", "name": "limited", "key": "XPU", "own": "", "kinds": [""]}
+    with pytest.raises(ImportError, match="limited has 4 arguments"):
+        modules["registered"][1]._register([entry])
 
 
 @pytest.fixture
@@ -883,6 +941,7 @@ OTHERS = [
         "torch::jit::Module net",
         "aten_stable: torch::jit::Module is not covered: run it in Python, and pass the tensors",
     ),
+    ('m.def("f", [](std::map<std::string, Kind>) {})', "aten_stable: this dictionary cannot cross the dispatcher"),
     ('m.def("f", [](std::vector<Kind>) {})', "aten_stable: a list of enums is not covered: take integers"),
     ('m.def("f", [](int) { return Kind(); })', "aten_stable: an enum as a result is not covered: return an int64_t"),
     ("x.qr()", "aten_stable: Tensor::qr is not covered: write at::linalg_qr(x)"),

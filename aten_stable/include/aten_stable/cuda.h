@@ -40,6 +40,21 @@ F* of_torch(const char* name) {
 }
 
 inline void set_device(DeviceIndex device) { check(cudaSetDevice(device), __FILE__, __LINE__); }
+// Under ATen the device's context is made when it is first used; here it is made at once.
+inline void MaybeSetDevice(DeviceIndex device) { set_device(device); }
+inline DeviceIndex ExchangeDevice(DeviceIndex device) {
+  const DeviceIndex before = current_device();
+  if (device != before) set_device(device);
+  return before;
+}
+inline DeviceIndex MaybeExchangeDevice(DeviceIndex device) { return ExchangeDevice(device); }
+inline cudaError_t SetDevice(DeviceIndex device, bool = false) { return cudaSetDevice(device); }
+inline cudaError_t GetDevice(DeviceIndex* device) {
+  int found = 0;
+  const cudaError_t error = cudaGetDevice(&found);
+  *device = static_cast<DeviceIndex>(found);
+  return error;
+}
 inline void device_synchronize() { check(cudaDeviceSynchronize(), __FILE__, __LINE__); }
 
 class CUDAStream {

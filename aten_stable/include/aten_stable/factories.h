@@ -218,6 +218,11 @@ namespace at {
 inline bool hasCUDA() { return globalContext().hasCUDA(); }
 }  // namespace at
 
+namespace torch::utils {
+using at::flatten_dense_tensors;
+using at::unflatten_dense_tensors;
+}  // namespace torch::utils
+
 // CUDA as sources without device code ask for it.
 namespace at::cuda {
 inline namespace ATEN_STABLE_VERSION {

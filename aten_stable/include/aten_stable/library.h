@@ -7,6 +7,39 @@
 #include "keys.h"
 #include "module.h"
 
+namespace aten_stable __attribute__((visibility("hidden"))) {
+  inline namespace ATEN_STABLE_VERSION {
+
+  // Kernels with arguments or results that the stable ABI does not pass, as JSON.
+  inline std::string& converted() {
+    static std::string all;
+    return all;
+  }
+
+  // The kernel is an operator of its own, which takes what the stable ABI passes; Python has the kernel for the
+  // operator and the key that are meant, and converts (_face.py).
+  template <class F>
+  void add_converted(const char* ns, const char* key, const std::string& name, F f) {
+    const size_t colons = name.find("::");
+    const std::string op = colons == std::string::npos ? name : name.substr(colons + 2);
+    std::string own = text("aten_stable_", op, "_", key);
+    std::replace(own.begin(), own.end(), '.', '_');
+    keep(StableLibrary::Kind::FRAGMENT, ns, nullptr).def(schema<F>(own, {}).c_str());
+    keep(StableLibrary::Kind::IMPL, ns, "CompositeImplicitAutograd").impl(own.c_str(), box(kernel(f)));
+    converted() += text(converted().empty() ? "" : ", ", "{\"namespace\": ", quoted(ns), ", \"name\": ", quoted(op),
+                        ", \"key\": ", quoted(key), ", \"own\": ", quoted(own),
+                        ", \"kinds\": ", kinds(static_cast<typename Signature<F>::Arguments*>(nullptr)),
+                        ", \"result_kinds\": ", ResultKinds<typename Signature<F>::Result>::list(), "}");
+  }
+
+  }  // namespace ATEN_STABLE_VERSION
+}  // namespace aten_stable
+
+extern "C" __attribute__((visibility("default"), used)) inline const char* aten_stable_converted() {
+  static const std::string all = "[" + ::aten_stable::converted() + "]";
+  return all.c_str();
+}
+
 namespace torch {
 inline namespace ATEN_STABLE_VERSION {
 
@@ -59,7 +92,7 @@ KeyedFunction<F> dispatch(c10::DeviceType device, F function) {
 class Library {
  public:
   Library(::aten_stable::StableLibrary::Kind kind, const char* ns, const char* key)
-      : ns_(ns), library_(::aten_stable::keep(kind, ns, key)) {}
+      : ns_(ns), key_(key), library_(::aten_stable::keep(kind, ns, key)) {}
 
   template <class T>
   torch::class_<T> class_(const char* name) {
@@ -70,32 +103,25 @@ class Library {
   // With a function, and a schema or a name alone: then the schema follows from the function's type.
   template <class F>
   Library& def(const char* schema_or_name, F f) {
-    check<F>();
     const std::string given = schema_or_name;
     const size_t paren = given.find('(');
-    def(paren == std::string::npos ? ::aten_stable::schema<F>(given, {}) : given);
-    ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, "CompositeImplicitAutograd")
-        .impl(given.substr(0, paren).c_str(), ::aten_stable::box(::aten_stable::kernel(f)));
-    return *this;
+    def(paren == std::string::npos ? ::aten_stable::torch_schema<F>(given) : given);
+    return put("CompositeImplicitAutograd", given.substr(0, paren), f);
   }
   template <class F>
   Library& impl(const char* name, F f) {
-    check<F>();
-    library_.impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
-    return *this;
+    if (key_ != nullptr) return put(key_, name, f);
+    return put("CompositeImplicitAutograd", name, f);
   }
   // m.impl("name", torch::kCUDA, &function), in a block of any kind.
   template <class F>
   Library& impl(const char* name, c10::DeviceType device, F f) {
-    check<F>();
     const char* const key = device == c10::DeviceType::CPU    ? "CPU"
                             : device == c10::DeviceType::CUDA ? "CUDA"
                             : device == c10::DeviceType::Meta ? "Meta"
                                                               : nullptr;
     TORCH_CHECK(key != nullptr, name, ": kernels are covered for CPU, CUDA and Meta");
-    ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, key)
-        .impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
-    return *this;
+    return put(key, name, f);
   }
   // m.impl("name", torch::dispatch(c10::DispatchKey::CPU, &function)), and with the key alone.
   template <class F>
@@ -104,10 +130,7 @@ class Library {
   }
   template <class F>
   Library& impl(const char* name, c10::DispatchKey key, F f) {
-    check<F>();
-    ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, c10::toString(key))
-        .impl(name, ::aten_stable::box(::aten_stable::kernel(f)));
-    return *this;
+    return put(c10::toString(key), name, f);
   }
   template <class F>
   Library& def(const char* schema, const KeyedFunction<F>& f) {
@@ -129,14 +152,20 @@ class Library {
   void impl_abstract_pystub(const char*, const char* = "") {}
 
  private:
+  // The kernel of an operator for a key.
   template <class F>
-  static void check() {
+  Library& put(const char* key, const std::string& name, F f) {
     static_assert(
-        ::aten_stable::are_plain(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
-        "aten_stable: at::Scalar, at::Generator and enums in an operator of TORCH_LIBRARY are not covered: take "
-        "a double or an int64_t, or bind the function with PYBIND11_MODULE");
+        !::aten_stable::have_own_enums(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
+        "aten_stable: an enum in an operator of TORCH_LIBRARY is not covered: take an int64_t");
+    if constexpr (::aten_stable::is_plain_function<F>())
+      ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, key)
+          .impl(name.c_str(), ::aten_stable::box(::aten_stable::kernel(f)));
+    else
+      ::aten_stable::add_converted<F>(ns_, key, name, f);
+    return *this;
   }
-  const char* ns_;
+  const char *ns_, *key_;
   ::aten_stable::StableLibrary& library_;
 };
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "factories.h"
+#include "dictionaries.h"
 
 namespace aten_stable __attribute__((visibility("hidden"))) {
   inline namespace ATEN_STABLE_VERSION {
@@ -45,10 +45,15 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 
   template <class F>
   struct Signature : Signature<decltype(&F::operator())> {};
+  // As under pybind11, a function may take a pointer to a tensor.
+  template <class T>
+  using Taken =
+      std::conditional_t<std::is_pointer_v<Bare<T>> && std::is_same_v<Bare<std::remove_pointer_t<Bare<T>>>, at::Tensor>,
+                         at::Tensor, Bare<T>>;
   template <class R, class... A>
   struct Signature<R (*)(A...)> {
     using Result = R;
-    using Arguments = std::tuple<Bare<A>...>;
+    using Arguments = std::tuple<Taken<A>...>;
     using Declared = std::tuple<A&&...>;
   };
   template <class C, class R, class... A>
@@ -92,7 +97,10 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   };
   template <class Declared, class Hold>
   decltype(auto) pass(Hold& value) {
-    if constexpr (std::is_same_v<Hold, Bare<Declared>>)
+    if constexpr (std::is_same_v<Bare<std::remove_pointer_t<Bare<Declared>>>, Hold> &&
+                  std::is_pointer_v<Bare<Declared>>)
+      return &value;
+    else if constexpr (std::is_same_v<Hold, Bare<Declared>>)
       return static_cast<Declared>(value);
     else if constexpr (std::is_lvalue_reference_v<Declared> && !std::is_const_v<std::remove_reference_t<Declared>>)
       return Lent<Bare<Declared>>{Bare<Declared>(value)};
@@ -194,6 +202,46 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   template <class... T>
   constexpr bool are_plain(std::tuple<T...>*) {
     return ((python_kind<T>[0] == '\0') && ...);
+  }
+  template <class... T>
+  constexpr bool have_own_enums(std::tuple<T...>*) {
+    return (is_own_enum<T> || ...);
+  }
+  // Results as a tuple of any number.
+  template <class R>
+  struct ResultTuple {
+    using type = std::tuple<Bare<R>>;
+  };
+  template <>
+  struct ResultTuple<void> {
+    using type = std::tuple<>;
+  };
+  template <class... T>
+  struct ResultTuple<std::tuple<T...>> {
+    using type = std::tuple<Bare<T>...>;
+  };
+  template <class A, class B>
+  struct ResultTuple<std::pair<A, B>> : ResultTuple<std::tuple<A, B>> {};
+  // Does the dispatcher of the stable ABI pass all of it?
+  template <class F>
+  constexpr bool is_plain_function() {
+    return are_plain(static_cast<typename Signature<F>::Arguments*>(nullptr)) &&
+           are_plain(static_cast<typename ResultTuple<typename Signature<F>::Result>::type*>(nullptr));
+  }
+
+  template <class... T>
+  std::vector<std::string> torch_names(std::tuple<T...>*) {
+    return {torch_name<T>()...};
+  }
+  // As torch infers it from a function.
+  template <class F>
+  std::string torch_schema(const std::string& name) {
+    const auto takes = torch_names(static_cast<typename Signature<F>::Arguments*>(nullptr));
+    const auto gives = torch_names(static_cast<typename ResultTuple<typename Signature<F>::Result>::type*>(nullptr));
+    std::string all, results;
+    for (size_t i = 0; i < takes.size(); ++i) all += text(i ? ", " : "", takes[i], " arg", i);
+    for (const std::string& type : gives) results += (results.empty() ? "" : ", ") + type;
+    return text(name, "(", all, ") -> ", gives.size() == 1 ? results : "(" + results + ")");
   }
 
   struct Argument {

@@ -158,12 +158,6 @@ struct Wire<T, std::enable_if_t<is_own_enum<T>>> {
   }
 };
 
-template <class K, class V>
-struct Wire<c10::Dict<K, V>> {
-  static_assert(never<K>,
-                "aten_stable: a c10::Dict cannot cross the dispatcher: pass one list of keys and one of values");
-};
-
 template <class List, class T>
 struct ListWire {
   static_assert(!is_own_enum<T>, "aten_stable: a list of enums is not covered: take integers");
@@ -285,9 +279,21 @@ inline constexpr const char* result_kind<std::optional<T>> = result_kind<T>;
 template <class T>
 using Bare = std::remove_cv_t<std::remove_reference_t<T>>;
 
+// torch's own conversion takes no std::vector<bool>.
+inline StableIValue give_bools(const std::vector<bool>& values) {
+  StableListHandle list = nullptr;
+  TORCH_ERROR_CODE_CHECK(torch_new_list_reserve_size(values.size(), &list));
+  for (const bool value : values)
+    TORCH_ERROR_CODE_CHECK(torch_list_push_back(list, torch::stable::detail::from(value)));
+  return torch::stable::detail::from(list);
+}
+
 template <class T>
 StableIValue give(const T& value) {
-  return torch::stable::detail::from(Wire<T>::out(value));
+  if constexpr (std::is_same_v<typename Wire<T>::Stable, std::vector<bool>>)
+    return give_bools(Wire<T>::out(value));
+  else
+    return torch::stable::detail::from(Wire<T>::out(value));
 }
 
 template <class T>

@@ -1,7 +1,9 @@
 // A project with numbers of any kind and random generators in its signatures, and a dictionary of its own.
+#include <torch/csrc/utils/tensor_flatten.h>
 #include <torch/extension.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -56,6 +58,32 @@ std::vector<at::Tensor> grouped(const std::vector<at::Tensor>& all) {
   return sums;
 }
 
+// Dictionaries of Python's, a list of bools, and a tensor by its pointer.
+std::map<std::string, at::Tensor> sums(const std::map<std::string, at::Tensor>& all, const at::Tensor* more) {
+  std::map<std::string, at::Tensor> found;
+  for (const auto& [key, value] : all) found[key + "!"] = value.sum() + *more;
+  return found;
+}
+std::tuple<std::map<int, std::vector<double>>, std::vector<bool>> positives(
+    const std::unordered_map<int64_t, std::vector<double>>& rows) {
+  std::map<int, std::vector<double>> kept;
+  std::vector<bool> any;
+  for (const auto& [key, row] : rows)
+    for (const double value : row)
+      if (value > 0) kept[static_cast<int>(key)].push_back(value);
+  for (int key = 0; key < 3; ++key) any.push_back(kept.count(key) != 0);
+  return {kept, any};
+}
+std::unordered_map<std::string, std::string> turned(std::map<std::string, std::string> texts) {
+  return {texts.begin(), texts.end()};
+}
+std::vector<at::Tensor> flat(std::vector<at::Tensor> all) {
+  const at::Tensor row = torch::utils::flatten_dense_tensors(all);
+  auto parts = torch::utils::unflatten_dense_tensors(row * 2, all);
+  parts.push_back(row);
+  return parts;
+}
+
 // Waits until another thread of Python has written to x.
 bool wait(const at::Tensor& x) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -74,5 +102,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("reseed", &reseed);
   m.def("of_torch", &of_torch);
   m.def("grouped", &grouped);
+  m.def("sums", &sums);
+  m.def("positives", &positives);
+  m.def("turned", &turned);
+  m.def("flat", &flat);
   m.def("wait", &wait, py::call_guard<py::gil_scoped_release>());
 }
