@@ -2,7 +2,7 @@
 
     python benchmarks/sve.py [--compiler CXX] [--torch FOLDER] [--json FILE]      writes results/other/sve.json
 
-Compiles csrc/cpu/bias_act.cpp in three ways, and counts the instructions of each activation's shortest vector loop. Nothing
+Compiles csrc/cpu/bias_act.cpp in three ways, and counts the instructions of each activation's best vector loop. Nothing
 runs. Needs a g++ for aarch64 with its objdump, and the headers of torch for aarch64; no torch and no customops of this machine.
 """
 
@@ -26,6 +26,7 @@ FUNCTION = re.compile(r"^[0-9a-f]+ <(?P<name>.*)>:$")
 INSTRUCTION = re.compile(r"^ *(?P<at>[0-9a-f]+):\t(?P<text>.*)$")
 BACK = re.compile(r"(?:b\.\w+|cbn?z)\s.*?(?P<to>[0-9a-f]+) <")
 VECTOR = re.compile(r"\bv\d+\.4s\b|\bz\d+\.s\b")
+STORES = {"str\tq": 1, "stur\tq": 1, "stp\tq": 2, "st1w": 1}  # registers that an instruction stores
 LEAST_VECTOR_INSTRUCTIONS = 4  # of a loop that computes
 
 
@@ -41,20 +42,26 @@ def functions(listing: str) -> dict[str, dict[int, str]]:
     return found
 
 
-def shortest_loop(body: dict[int, str]) -> int | None:
-    """Instructions of the shortest loop that computes with vectors; None if there is none."""
+def stored(loop: list[str]) -> int:
+    """Registers of outputs that a turn of a loop stores: an unrolled one has several."""
+    return sum(number for line in loop for start, number in STORES.items() if line.startswith(start))
+
+
+def shortest_loop(body: dict[int, str]) -> float | None:
+    """Instructions for a register of outputs, of the loop that takes the fewest and computes with vectors; None without."""
     lengths = []
     for at, text in body.items():
         jump = BACK.match(text)
         if jump and int(jump["to"], 16) in body and int(jump["to"], 16) < at:
             loop = [line for address, line in body.items() if int(jump["to"], 16) <= address <= at]
-            if sum(bool(VECTOR.search(line)) for line in loop) >= LEAST_VECTOR_INSTRUCTIONS:
-                lengths.append(len(loop))
+            computing = sum(bool(VECTOR.search(line)) for line in loop)
+            if computing >= LEAST_VECTOR_INSTRUCTIONS and (registers := stored(loop)):
+                lengths.append(len(loop) / registers)
     return min(lengths, default=None)
 
 
-def loops(listing: str) -> dict[str, int]:
-    """Activation -> instructions of its loop over float32, forward."""
+def loops(listing: str) -> dict[str, float]:
+    """Activation -> instructions for a register of outputs in its loop over float32, forward."""
     found = {}
     for name, body in functions(listing).items():
         activation = re.search(r"elements<0, (?:customops::)?(\w+)", name)
@@ -72,7 +79,7 @@ def listing(compiler: str, torch: Path, flags: list[str]) -> str:
         return subprocess.check_output([objdump, "-d", "-C", "--no-show-raw-insn", made.name], text=True)
 
 
-def rows(counted: dict[str, dict[str, int]]) -> list[dict]:
+def rows(counted: dict[str, dict[str, float]]) -> list[dict]:
     """One for each activation: instructions an output, by way."""
     return [
         {"activation": name, **{way: round(counted[way][name] / lanes, 2) for way, (_, lanes) in WAYS.items()}}

@@ -72,7 +72,10 @@ def arm(*instructions):
 def test_the_loop_of_an_activation_is_counted():
     neon, sve = "fmul\tv{0}.4s, v{0}.4s, v9.4s", "fmul\tz{0}.s, z{0}.s, z9.s"
     for form in (neon, sve):
-        assert sve_loops.loops(arm(*(form.format(number) for number in range(4)))) == {"leaky": 6}
-        assert sve_loops.loops(arm(*(form.format(number) for number in range(3)))) == {}
+        four, store = [form.format(number) for number in range(4)], "str\tq0, [x2]"
+        assert sve_loops.loops(arm(*four, store)) == {"leaky": 7}
+        assert sve_loops.loops(arm(*four, *four, "stp\tq0, q1, [x2]")) == {"leaky": 5.5}  # two registers a turn
+        assert sve_loops.loops(arm(*four[:3], store)) == {}
+        assert sve_loops.loops(arm(*four)) == {}
     found = sve_loops.rows({way: {"leaky": 8} for way in sve_loops.WAYS})
     assert found == [{"activation": "leaky", "neon": 2.0, "sve128": 2.0, "sve256": 1.0}]

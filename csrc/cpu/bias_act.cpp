@@ -70,6 +70,7 @@ void elements(const Block<A>& block) {
     const auto loop = [&](auto from_y, auto clamped) {  // constants, because a branch would keep it from vectorising
       BiasActScalars<A> s = block.scalars;
       s.from_y = from_y, s.clamped = clamped;
+      CUSTOMOPS_TWO_A_TURN
       for (int64_t i = 0; i < n; ++i) {
         A from[order + 1], to[kBiasActOutputs<order>];
         from[0] = x0[i];

@@ -51,6 +51,14 @@ struct Vec;
 template <Capability c>
 constexpr int kVectorRegisters = c >= Capability::avx512 || CUSTOMOPS_NEON ? 32 : 16;
 
+// Before a loop that the compiler vectorises: two registers a turn on ARM, where an operand in memory is an instruction
+// of its own, and one instruction loads two neighbours. A macro: x86's code has to stay without any such pragma.
+#if CUSTOMOPS_NEON
+#define CUSTOMOPS_TWO_A_TURN _Pragma("GCC unroll 2")
+#else
+#define CUSTOMOPS_TWO_A_TURN
+#endif
+
 // Whether c is only the fallback for machines older than some ten years. Loops then have fewer specialised versions:
 // these take long to compile, and hardly any machine runs them.
 #if CUSTOMOPS_X86_64

@@ -35,14 +35,18 @@ void combine(const Term<A>* terms, int64_t count, A* __restrict out, int64_t n) 
   for (bool first = true; count >= 4; terms += 4, count -= 4, first = false) {
     const A *a = terms[0].row, *b = terms[1].row, *c = terms[2].row, *d = terms[3].row;
     const A fa = terms[0].factor, fb = terms[1].factor, fc = terms[2].factor, fd = terms[3].factor;
-    if (first)
+    if (first) {
+      CUSTOMOPS_TWO_A_TURN
       for (int64_t i = 0; i < n; ++i) out[i] = fa * a[i] + fb * b[i] + (fc * c[i] + fd * d[i]);
-    else
+    } else {
+      CUSTOMOPS_TWO_A_TURN
       for (int64_t i = 0; i < n; ++i) out[i] += fa * a[i] + fb * b[i] + (fc * c[i] + fd * d[i]);
+    }
   }
   for (; count > 0; ++terms, --count) {
     const A* a = terms->row;
     const A fa = terms->factor;
+    CUSTOMOPS_TWO_A_TURN
     for (int64_t i = 0; i < n; ++i) out[i] += fa * a[i];
   }
 }
