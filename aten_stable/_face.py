@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import warnings
+import weakref
 from pathlib import Path
 
 import torch
@@ -90,6 +91,47 @@ def _member(value):
     return None if value is None else int(value)
 
 
+_CLASSES = {}  # py::class_'s, by the name that C++ has for the type
+_OBJECTS = weakref.WeakValueDictionary()  # what C++ has by number
+_BY_NUMBER = {}  # the library's functions for these: release, class_of
+
+
+class _Object:
+    """The base of py::class_'s classes: holds the number of an object of C++'s, and takes it back with itself."""
+
+    __slots__ = ("__weakref__", "_number")
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError(f"{type(self).__name__}: No constructor defined!")
+
+    def __del__(self):
+        number = getattr(self, "_number", 0)
+        if number and _BY_NUMBER:  # else the interpreter is at its end
+            _BY_NUMBER["release"](number)
+
+
+def _object(number):
+    """C++ counts the numbers that it gives: each object of Python's stands for one of them."""
+    if number == 0:
+        return None
+    known = _OBJECTS.get(number)
+    if known is not None:
+        _BY_NUMBER["release"](number)
+        return known
+    made = _Object.__new__(_CLASSES[_BY_NUMBER["class_of"](number).decode()])
+    made._number = number
+    _OBJECTS[number] = made
+    return made
+
+
+def _number_of(kind, type_name, value):
+    if value is None and kind == "shared":
+        return 0
+    if not isinstance(value, _CLASSES[type_name]) or not getattr(value, "_number", 0):
+        raise RuntimeError(f"incompatible function arguments: {value!r} is no {_CLASSES[type_name].__name__}")
+    return value._number
+
+
 def _parts(kind, values):
     """A list of values of one kind, as the tensors in which dictionaries.h passes it."""
     if kind == "Tensor":
@@ -125,11 +167,16 @@ def _values(kind, parts):
 
 
 def _to_cpp(kind, value):
-    if not kind.startswith("dict "):
+    kind, *types = kind.split() or [""]
+    if not types:
         return _TO_CPP[kind](value)
+    if kind == "objects":
+        return None if value is None else [_number_of("object", *types, one) for one in value]
+    if kind in ("object", "shared"):
+        return _number_of(kind, *types, value)
     if value is None:
         return None
-    _, key, item = kind.split()
+    key, item = types
     try:
         return [*_parts(key, dict.keys(value)), *_parts(item, dict.values(value))]
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -137,11 +184,16 @@ def _to_cpp(kind, value):
 
 
 def _from_cpp(kind, value):
-    if not kind.startswith("dict "):
+    kind, *types = kind.split() or [""]
+    if not types:
         return _FROM_CPP[kind](value)
     if value is None:
         return None
-    _, key, item = kind.split()
+    if kind == "objects":
+        return [_object(one) for one in value]
+    if kind in ("object", "shared"):
+        return _object(value)
+    key, item = types
     parts = list(value)
     return dict(zip(_values(key, parts), _values(item, parts), strict=True))
 
@@ -384,22 +436,41 @@ def _check_schemas(table):
 
 def _converting(packet, entries):
     """`packet`, with numbers and generators as Python has them."""
-    kinds, results = entries[0]["kinds"], entries[0]["result_kinds"]
-    if not any(kinds) and not any(results):
+    if not any(any(entry["kinds"]) or any(entry["result_kinds"]) for entry in entries):
         return packet
-    if len(entries) > 1:
-        raise ImportError(
-            f"{LIBRARY}: {entries[0]['name']} has overloads and at::Scalar or an enum: give each a name of its own"
-        )
-    names = {a.name: kind for a, kind in zip(packet.default._schema.arguments, kinds, strict=True)}
+    if len(entries) == 1:
+        return _converting_one(packet.default, **entries[0])
+    overloads = [packet.default, *(getattr(packet, f"overload{i}") for i in range(1, len(entries)))]
+    calls = [_converting_one(op, **entry) for op, entry in zip(overloads, entries, strict=True)]
+
+    def call(*args, **kwargs):
+        for attempt in calls[:-1]:
+            try:
+                return attempt(*args, **kwargs)
+            except RuntimeError as error:
+                if not _says_arguments_are_wrong(error, str(packet).replace(".", "::")):
+                    raise
+        return calls[-1](*args, **kwargs)
+
+    return call
+
+
+def _converting_one(op, kinds, result_kinds, **_):
+    names = {a.name: kind for a, kind in zip(op._schema.arguments, kinds, strict=True)}
 
     def call(*args, **kwargs):
         # Too many, or of another name: torch says so.
         args = [_to_cpp(kinds[i] if i < len(kinds) else "", a) for i, a in enumerate(args)]
-        found = packet(*args, **{name: _to_cpp(names.get(name, ""), a) for name, a in kwargs.items()})
-        return _results(results, found)
+        found = op(*args, **{name: _to_cpp(names.get(name, ""), a) for name, a in kwargs.items()})
+        return _results(result_kinds, found)
 
     return call
+
+
+def _says_arguments_are_wrong(error, declaration):
+    text = str(error)
+    own = text.startswith("incompatible function arguments")
+    return own or f"Declaration: {declaration}" in text or f"operator '{declaration}'" in text
 
 
 def _kernel(schema, own, entry):
@@ -444,13 +515,14 @@ def _function(namespace, name, doc, entries):
             return packet(*args, **kwargs)
         except RuntimeError as error:
             text = str(error)
-            if f"Declaration: {declaration}" in text or f"operator '{declaration}'" in text:
-                text = f"{name}(): incompatible function arguments. It takes: {'; '.join(schemas)}. torch says: {text}"
+            wrong = _says_arguments_are_wrong(error, declaration)
+            if wrong and not text.startswith("incompatible function arguments"):
+                text = f"{function.__qualname__}(): incompatible function arguments. It takes: {'; '.join(schemas)}. torch says: {text}"
                 raise TypeError(text) from None
             if thrown := re.match(r"aten_stable:(TypeError|NotImplementedError):", text):
                 raise getattr(builtins, thrown[1])(text[thrown.end() :]) from None
-            if text.startswith("incompatible function arguments"):
-                raise TypeError(f"{name}(): {text}") from None
+            if wrong:
+                raise TypeError(f"{function.__qualname__}(): {text}") from None
             if re.match(r"\"[^\"]*\" not implemented for '\w+'", text):
                 raise NotImplementedError(text) from None
             raise
@@ -460,6 +532,70 @@ def _function(namespace, name, doc, entries):
     function.__doc__ = doc
     function._torchdynamo_disable = True  # under pybind11, too, torch.compile leaves out what it cannot trace
     return function
+
+
+def _constructor(function):
+    def __init__(self, *args, **kwargs):
+        made = function(*args, **kwargs)
+        self._number, made._number = made._number, 0
+        _OBJECTS[self._number] = self
+
+    return __init__
+
+
+def _method(function):
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    method.__doc__ = function.__doc__
+    return method
+
+
+def _make_classes(library, classes):
+    """py::class_'s classes; a base comes before what derives from it."""
+    if classes:
+        release, class_of = library.aten_stable_release, library.aten_stable_class_of
+        release.argtypes, release.restype = [ctypes.c_int64], None
+        class_of.argtypes, class_of.restype = [ctypes.c_int64], ctypes.c_char_p
+        _BY_NUMBER.update(release=release, class_of=class_of)
+    for one in classes:
+        bases = tuple(_CLASSES[base] for base in one["bases"]) or (_Object,)
+        _CLASSES[one["type"]] = type(
+            one["name"], bases, {"__slots__": (), "__doc__": one["doc"], "__module__": __name__}
+        )
+        globals()[one["name"]] = _CLASSES[one["type"]]
+
+
+def _add_members(members):
+    """Functions of classes, each with its entry."""
+    setters = {}
+    for entry, function in members:
+        cls, name, role = _CLASSES[entry["type"]], entry["member"], entry["role"]
+        if role == "set":
+            setters[cls, name] = function
+        function.__name__ = name
+        function.__qualname__ = f"{cls.__name__}.{name}"
+    wrappers = {"init": _constructor, "method": _method, "static": staticmethod}
+    for entry, function in members:
+        cls, name, role = _CLASSES[entry["type"]], entry["member"], entry["role"]
+        if role == "get":
+            setattr(cls, name, property(function, setters.get((cls, name)), doc=entry["doc"]))
+        elif role in wrappers:
+            wrapped = wrappers[role](function)
+            if role != "static":
+                wrapped.__name__, wrapped.__qualname__ = function.__name__, function.__qualname__
+            setattr(cls, name, wrapped)
+
+
+def _check_classes(entries):
+    for entry in entries:
+        for kind in [*entry["kinds"], *entry["result_kinds"]]:
+            kind, *types = kind.split() or [""]
+            if kind in ("object", "shared", "objects") and types[0] not in _CLASSES:
+                raise ImportError(
+                    f"{LIBRARY}: {entry['name']} takes or gives a C++ class ({types[0]}) that no py::class_ binds: bind "
+                    "it, or take and return tensors, numbers, strings and lists of these"
+                )
 
 
 def _quick(library, namespace, entry, name, doc, function):
@@ -573,7 +709,9 @@ def _load():
     if not hasattr(library, "aten_stable_describe"):  # no PYBIND11_MODULE: its operators are in torch.ops
         return __doc__
     module = _json(library.aten_stable_describe)
-    functions = {}
+    _make_classes(library, module["classes"])
+    _check_classes(module["functions"])
+    functions, members = {}, []
     for entry in module["functions"]:
         functions.setdefault(entry["name"], []).append(entry)
     for name, entries in functions.items():
@@ -581,14 +719,21 @@ def _load():
         schemas = [entry["schema"] for entry in entries]
         doc = "\n\n".join(filter(None, ["\n".join(schemas), doc]))
         function = _function(module["namespace"], name, doc, entries)
-        if is_quick and len(entries) == 1 and entries[0]["quick"] is not None:
+        if is_quick and len(entries) == 1 and entries[0]["quick"] is not None and not entries[0]["role"]:
             function = _quick(library, module["namespace"], entries[0], name, doc, function)
-        globals()[name] = function
+        if entries[0]["role"]:
+            members.append((entries[0], function))
+        else:
+            globals()[name] = function
+    _add_members(members)
     globals().update(module["attributes"])
     for one in module["enums"]:
         made = _Enum(one["name"], one["members"], module=__name__)
         globals().update({one["name"]: made} | (dict(made.__members__) if one["exported"] else {}))
-    globals()["__all__"] = [*functions]
+    globals()["__all__"] = [
+        *(name for name, entries in functions.items() if not entries[0]["role"]),
+        *(one["name"] for one in module["classes"]),
+    ]
     return module["doc"] or __doc__
 
 

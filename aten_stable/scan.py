@@ -66,6 +66,13 @@ def python_objects() -> set[str]:
     return set(re.findall(r"X\((\w+)\)", declared))
 
 
+@functools.cache
+def bindings() -> set[str]:
+    """pybind11's classes that are covered; torch has some of these names, too."""
+    text = "".join((INCLUDE / f"aten_stable/{name}.h").read_text() for name in ("pybind", "classes"))
+    return set(re.findall(r"^(?:class|struct) ([a-z]\w*)", text, re.MULTILINE))
+
+
 # What the stable ABI's own headers declare under ATen's names.
 FROM_TORCH = {"kCPU", "kCUDA", "kMeta", "kStrided", "CppTypeToScalarType", "C10_HOST_DEVICE", "C10_DEVICE", "C10_HOST"}
 FROM_TORCH |= {
@@ -106,6 +113,16 @@ def verdict(name: str) -> tuple[str, str]:
     return "uncovered", "no replacement is known: do it in Python, or in your kernel"
 
 
+def of_use(text: str, name: str) -> tuple[str, str]:
+    """The verdict on a name where it stands: py::class_ is another than torch::class_."""
+    if text.startswith(("py::", "pybind11::")):
+        if name in python_objects():
+            return NO_PYTHON
+        if name in bindings():
+            return "covered", ""
+    return verdict(name)
+
+
 def header(path: str) -> tuple[str, str]:
     if path.startswith(("torch/csrc/stable/", "torch/headeronly/")):
         return "covered", ""
@@ -127,10 +144,7 @@ def uses(text: str):
                 continue
             if pattern is MACRO and re.search(rf"#\s*define\s+{name}\b", text):
                 continue  # the project's own
-            python = match[0].startswith(("py::", "pybind11::")) and name in python_objects()
-            found.append(
-                (match.start(group), match[0].lstrip(".->").rstrip("( "), *(NO_PYTHON if python else verdict(name)))
-            )
+            found.append((match.start(group), match[0].lstrip(".->").rstrip("( "), *of_use(match[0], name)))
     for at, *rest in sorted(found):
         yield text.count("\n", 0, at) + 1, *rest
 

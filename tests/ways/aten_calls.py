@@ -125,7 +125,54 @@ def of_draws(module, ops):
         *module.positives({2: [1.5, -1.0, 2], 0: [], 1: [-1.0]}),
         module.flat([eighths(2, 3), eighths(0), eighths(5)]),
     ]
-    return [*found, module.largest(eighths(7))]
+    return [*found, module.largest(eighths(7)), *of_classes(module)]
+
+
+def of_classes(module):
+    """What the classes of stages.h give."""
+    settings, x = module.Settings(), eighths(3)
+    found = [repr(settings), settings.width, settings.scale, settings.weight, settings.sizes, settings.area]
+    settings.width, settings.sizes, settings.name, settings.weight = 5, (1, 2), "own", x
+    found += [repr(settings), settings.width, settings.sizes, settings.weight, settings.area]
+    stage, other = module.Scaled(2), module.Scaled(x)
+    found += [stage.run(x), stage.twice(x), stage(x), stage.calls, len(stage), other.shift]
+    stage.settings().width = 11
+    found += [stage.settings().width, stage.settings() is stage.settings(), stage.copied() is stage.copied()]
+    stage.copied().width = 4
+    found += [stage.settings().width, stage.next, isinstance(stage, module.Stage)]
+    stage.next = other
+    found += [stage.next is other, type(stage.next).__name__, stage.run(x)]
+    stage.next = module.Stage()
+    found += [type(stage.next).__name__, stage.run(x), other.calls]
+    stage.shift = 7
+    found += [stage.shift, said(setattr, stage, "shift", -1), stage.shift]
+    part = stage.settings()
+    del stage
+    found += [part.width, module.apply_settings(settings, x), module.apply_settings(settings, x, stage=other)]
+    found += [
+        [one.width for one in module.settings_of([3, 1])],
+        module.total_width(module.settings_of([3, 1]), settings),
+    ]
+
+    class Own(module.Scaled):
+        def more(self):
+            return self.shift + 1
+
+    own = Own(3, scale=2.0)
+    own.note = "kept"
+    other.next = own
+    found += [
+        own.more(),
+        own.run(x),
+        other.next is own,
+        other.next.note,
+        module.Settings.__doc__,
+        "Runs it twice" in module.Scaled.twice.__doc__,
+    ]
+    before = module.Scaled.gone()
+    del own
+    other.next = None
+    return [*found, module.Scaled.gone() - before]
 
 
 def of_blend(module, ops):
@@ -136,7 +183,11 @@ def of_noise(module, ops):
     return [said(module.noise, torch.ones(2))]
 
 
-CALLS = {name.removeprefix("of_"): call for name, call in list(globals().items()) if name.startswith("of_")}
+CALLS = {
+    name.removeprefix("of_"): call
+    for name, call in list(globals().items())
+    if name.startswith("of_") and name != "of_classes"
+}
 
 
 class Operators:

@@ -20,6 +20,7 @@ import torch
 import torch._dynamo
 import torch.fx.experimental.proxy_tensor
 from aten_builds import CUDA_PROJECTS, ROOT, SOURCES, TORCH, compile_cuda, toolkits
+from aten_calls import of_classes
 from same_bits import assert_same, load, outcome
 from torch.utils import cpp_extension
 
@@ -641,6 +642,49 @@ def test_dictionaries_in_signatures(draws, tensor):
     assert_same(*(leaf["a"].grad for leaf in leaves))
 
 
+def test_classes(draws):
+    assert_same(*(of_classes(module) for module in draws))
+
+
+def test_classes_refuse_what_pybind11_refuses(draws, tensor):
+    x = tensor(2)
+
+    def wrong(module):
+        settings, stage = module.Settings(), module.Scaled(1)
+        yield from (lambda: module.Scaled("a"), module.Scaled, lambda: module.Settings(1), lambda: stage.run("a"))
+        yield from (lambda: stage.run(), lambda: module.Stage.run(settings, x), lambda: setattr(settings, "width", "a"))
+        yield from (lambda: module.apply_settings(stage, x), lambda: module.apply_settings(None, x))
+        yield from (lambda: setattr(settings, "area", 1), lambda: setattr(settings, "no_member", 1))
+        yield from (lambda: module.apply_settings(settings, x, settings), lambda: module.total_width([stage], settings))
+        yield from (lambda: setattr(stage, "calls", 1), lambda: setattr(stage, "next", settings))
+
+    found = [[outcome(call)[0] for call in wrong(module)] for module in draws]
+    assert found[0] == found[1]
+    assert set(found[1]) == {TypeError, AttributeError}
+
+
+def test_objects_are_not_kept(draws):
+    _, stable = draws
+    before, gone = len(stable._OBJECTS), stable.Stage.gone()
+    for _ in range(20):
+        stage = stable.Scaled(1)
+        stage.next = stable.Stage()
+        assert stage.next is stage.next
+        stage.settings()
+        stable.settings_of([1, 2])
+        del stage
+    assert len(stable._OBJECTS) == before
+    assert stable.Stage.gone() - gone == 40
+    with pytest.raises(RuntimeError, match="there is no object of this number"):
+        torch.ops.theirs__draws.total_width([1 << 40], 1)
+
+
+def test_a_class_that_nobody_binds_is_named(draws):
+    _, stable = draws
+    with pytest.raises(ImportError, match="takes or gives a C"):
+        stable._check_classes([{"name": "f", "kinds": ["object 4Lost"], "result_kinds": []}])
+
+
 def test_flat_tensors(draws, tensor):
     assert_same(*(module.flat([x]) for module, x in zip(draws, [torch.ones(2, 0)] * 2, strict=True)))
     many = [tensor(2, 3).t(), tensor(0), tensor(4)]
@@ -941,6 +985,8 @@ OTHERS = [
         "torch::jit::Module net",
         "aten_stable: torch::jit::Module is not covered: run it in Python, and pass the tensors",
     ),
+    ('py::class_<Own>(m, "Own").def_buffer(0)', "aten_stable: def_buffer is not covered: return a Tensor"),
+    ('py::class_<Own>(m, "Own").def(py::pickle(1, 2))', "aten_stable: py::pickle is not covered: give the class"),
     ('m.def("f", [](std::map<std::string, Kind>) {})', "aten_stable: this dictionary cannot cross the dispatcher"),
     ('m.def("f", [](std::vector<Kind>) {})', "aten_stable: a list of enums is not covered: take integers"),
     ('m.def("f", [](int) { return Kind(); })', "aten_stable: an enum as a result is not covered: return an int64_t"),
@@ -949,7 +995,10 @@ OTHERS = [
 
 
 def test_mistakes_are_errors_with_words(tmp_path):
-    lines = ["#include <torch/extension.h>", "namespace F = torch::nn::functional; enum class Kind { kOne };"]
+    lines = [
+        "#include <torch/extension.h>",
+        "namespace F = torch::nn::functional; enum class Kind { kOne }; struct Own {};",
+    ]
     wanted = {}
     for i, (code, words) in enumerate([*mistakes(), *OTHERS]):
         wanted[len(lines) + 1] = words
@@ -1091,7 +1140,7 @@ def test_scan_tells_the_three_apart():
     text = (
         "#include <ATen/TensorIterator.h>\n// at::stft\nauto y = torch::stft(x, 3) + x.relu();\nAT_PRIVATE_THING(x);\n"
         "py::dict all; c10::str(x); throw py::key_error();\n"
-        "at::native::relu(x); at::cuda::warp_size();\n"
+        "at::native::relu(x); at::cuda::warp_size();\npy::class_<A>(m); torch::class_<A>(m);\n"
     )
     assert [(line, what, kind) for line, what, kind, _ in uses(text)] == [
         (1, "<ATen/TensorIterator.h>", "uncovered"),
@@ -1103,5 +1152,7 @@ def test_scan_tells_the_three_apart():
         (5, "py::key_error", "uncovered"),
         (6, "at::native::relu", "dispatcher"),
         (6, "at::cuda::warp_size", "covered"),
+        (7, "py::class_", "covered"),
+        (7, "torch::class_", "uncovered"),
     ]
     assert header("torch/extension.h") == ("covered", "")

@@ -156,8 +156,9 @@ class Library {
   template <class F>
   Library& put(const char* key, const std::string& name, F f) {
     static_assert(
-        !::aten_stable::have_own_enums(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
-        "aten_stable: an enum in an operator of TORCH_LIBRARY is not covered: take an int64_t");
+        !::aten_stable::have_own_types(static_cast<typename ::aten_stable::Signature<F>::Arguments*>(nullptr)),
+        "aten_stable: an enum or an object of your own in an operator of TORCH_LIBRARY is not covered: take an "
+        "int64_t, or bind the function with PYBIND11_MODULE");
     if constexpr (::aten_stable::is_plain_function<F>())
       ::aten_stable::keep(::aten_stable::StableLibrary::Kind::IMPL, ns_, key)
           .impl(name.c_str(), ::aten_stable::box(::aten_stable::kernel(f)));

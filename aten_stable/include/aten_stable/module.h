@@ -45,11 +45,10 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
 
   template <class F>
   struct Signature : Signature<decltype(&F::operator())> {};
-  // As under pybind11, a function may take a pointer to a tensor.
+  // As under pybind11, a function may take a pointer to a tensor, or to an object.
   template <class T>
-  using Taken =
-      std::conditional_t<std::is_pointer_v<Bare<T>> && std::is_same_v<Bare<std::remove_pointer_t<Bare<T>>>, at::Tensor>,
-                         at::Tensor, Bare<T>>;
+  using Taken = std::conditional_t<std::is_pointer_v<Bare<T>> && std::is_class_v<std::remove_pointer_t<Bare<T>>>,
+                                   Bare<std::remove_pointer_t<Bare<T>>>, Bare<T>>;
   template <class R, class... A>
   struct Signature<R (*)(A...)> {
     using Result = R;
@@ -97,15 +96,23 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   };
   template <class Declared, class Hold>
   decltype(auto) pass(Hold& value) {
-    if constexpr (std::is_same_v<Bare<std::remove_pointer_t<Bare<Declared>>>, Hold> &&
-                  std::is_pointer_v<Bare<Declared>>)
+    using Pointee = Bare<std::remove_pointer_t<Bare<Declared>>>;
+    if constexpr (std::is_same_v<Hold, Held<Pointee>>) {
+      if constexpr (std::is_pointer_v<Bare<Declared>>)
+        return value.object.get();
+      else if constexpr (std::is_lvalue_reference_v<Declared>)
+        return static_cast<Declared>(*value.object);
+      else
+        return Pointee(*value.object);
+    } else if constexpr (std::is_pointer_v<Bare<Declared>> && std::is_same_v<Pointee, Hold>) {
       return &value;
-    else if constexpr (std::is_same_v<Hold, Bare<Declared>>)
+    } else if constexpr (std::is_same_v<Hold, Bare<Declared>>) {
       return static_cast<Declared>(value);
-    else if constexpr (std::is_lvalue_reference_v<Declared> && !std::is_const_v<std::remove_reference_t<Declared>>)
+    } else if constexpr (std::is_lvalue_reference_v<Declared> && !std::is_const_v<std::remove_reference_t<Declared>>) {
       return Lent<Bare<Declared>>{Bare<Declared>(value)};
-    else
+    } else {
       return Bare<Declared>(value);
+    }
   }
 
   // Under pybind11, None is no Tensor; torch.ops passes it as a tensor that is not defined.
@@ -172,7 +179,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
   template <class... T>
   std::string kinds(std::tuple<T...>*) {
     std::string all;
-    ((all += std::string(all.empty() ? "" : ", ") + '"' + python_kind<T> + '"'), ...);
+    ((all += std::string(all.empty() ? "" : ", ") + '"' + with_class<T>(python_kind<T>) + '"'), ...);
     return "[" + all + "]";
   }
   template <class... T>
@@ -181,7 +188,7 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
                   "aten_stable: a Layout or MemoryFormat as a result is not covered: ask the tensor in Python");
     static_assert((!is_own_enum<T> && ...), "aten_stable: an enum as a result is not covered: return an int64_t");
     std::string all;
-    ((all += std::string(all.empty() ? "" : ", ") + '"' + result_kind<T> + '"'), ...);
+    ((all += std::string(all.empty() ? "" : ", ") + '"' + with_class<T>(result_kind<T>) + '"'), ...);
     return "[" + all + "]";
   }
   template <class T>
@@ -204,8 +211,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
     return ((python_kind<T>[0] == '\0') && ...);
   }
   template <class... T>
-  constexpr bool have_own_enums(std::tuple<T...>*) {
-    return (is_own_enum<T> || ...);
+  constexpr bool have_own_types(std::tuple<T...>*) {
+    return (is_own_enum<T> || ...) || ((python_kind<T>[0] == 'o' || python_kind<T>[0] == 's') || ...);
   }
   // Results as a tuple of any number.
   template <class R>
@@ -267,7 +274,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
       if (a.otherwise) {
         const bool scalar = !a.number.empty() && kinds_of[at] == "number";
         const bool number = types[at] == "float" && a.otherwise->find_first_not_of("-0123456789") == std::string::npos;
-        all += "=" + (scalar ? a.number : *a.otherwise) + (number ? ".0" : "");
+        const bool nothing = kinds_of[at] == "shared" && *a.otherwise == "None";
+        all += "=" + (scalar ? a.number : nothing ? "0" : *a.otherwise) + (number ? ".0" : "");
       }
       ++at;
     }

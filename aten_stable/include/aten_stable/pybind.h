@@ -81,6 +81,7 @@ enum class return_value_policy {
 };
 template <size_t, size_t>
 struct keep_alive {};
+struct is_operator {};
 using ssize_t = std::ptrdiff_t;
 // Which function of a name: py::overload_cast<int, int>(&add).
 template <class... Args>
@@ -150,27 +151,6 @@ inline arg operator""_a(const char* name, size_t) { return arg(name); }
 }  // namespace literals
 
 // More of pybind11 would need Python's C API, and with it a wheel for each Python.
-template <class... T>
-class class_ {
-  static_assert(::aten_stable::never<T...>,
-                "aten_stable: py::class_ is not covered: bind functions on tensors, and write the class in Python");
-
- public:  // one error is enough
-  template <class... Args>
-  explicit class_(Args&&...) {}
-#define X(name)             \
-  template <class... Args>  \
-  class_& name(Args&&...) { \
-    return *this;           \
-  }
-  // clang-format off
-X(def) X(def_static) X(def_readwrite) X(def_readonly) X(def_property) X(def_property_readonly)
-// clang-format on
-#undef X
-};
-template <class... T>
-struct init {};
-
 #define X(name)                                                                                \
   class ATEN_STABLE_NO("py::" #name                                                            \
                        " is not covered: take and return tensors, numbers, strings, lists of " \
@@ -224,26 +204,19 @@ class module_ {
 
   template <class F, class... Extra>
   module_& def(const char* name, F&& f, const Extra&... extra) {
-    using Function = std::decay_t<F>;
-    open();
-    std::string help;
-    std::vector<::aten_stable::Argument> arguments;
-    (add(help, arguments, extra), ...);
-    size_t same = 0;
-    for (const std::string& known : names_) same += known == name;
-    names_.push_back(name);
-    const std::string op = name + (same ? ".overload" + std::to_string(same) : "");
-    const std::string schema = ::aten_stable::schema<Function>(op, arguments);
-    def_->def(schema.c_str());
-    impl_->impl(op.c_str(), ::aten_stable::box(::aten_stable::kernel<true, Function>(f)));
-    functions_ += (functions_.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(name) +
-                  ", \"doc\": " + ::aten_stable::quoted(help) + ", \"schema\": " + ::aten_stable::quoted(schema) +
-                  ", \"kinds\": " +
-                  ::aten_stable::kinds(static_cast<typename ::aten_stable::Signature<Function>::Arguments*>(nullptr)) +
-                  ", \"result_kinds\": " +
-                  ::aten_stable::ResultKinds<typename ::aten_stable::Signature<Function>::Result>::list() +
-                  ", \"quick\": " + ::aten_stable::add_quick<typename Guards<Extra...>::type, Function>(f) + "}";
-    return *this;
+    return define(name, {}, std::forward<F>(f), extra...);
+  }
+  // A function of a class: its name here is unique, and an operator's.
+  template <class F, class... Extra>
+  void def_member(const ::aten_stable::Member& member, const std::string& name, F&& f, const Extra&... extra) {
+    define(name.c_str(), member, std::forward<F>(f), extra...);
+  }
+  void add_class(const ::aten_stable::Class& one) {
+    std::string bases;
+    for (const std::string& base : one.bases) bases += (bases.empty() ? "" : ", ") + ::aten_stable::quoted(base);
+    classes_ += ::aten_stable::text(classes_.empty() ? "" : ", ", "{\"name\": ", ::aten_stable::quoted(one.name),
+                                    ", \"type\": ", ::aten_stable::quoted(one.type),
+                                    ", \"doc\": ", ::aten_stable::quoted(one.doc), ", \"bases\": [", bases, "]}");
   }
   // m.attr("__version__") = "1.0"; numbers, too.
   struct Attribute {
@@ -284,10 +257,38 @@ class module_ {
       enums += (enums.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(one->name) +
                ", \"exported\": " + (one->exported ? "true" : "false") + ", \"members\": {" + one->members + "}}";
     return "{\"namespace\": " + ::aten_stable::quoted(ns_) + ", \"doc\": " + ::aten_stable::quoted(doc_) +
-           ", \"attributes\": {" + attributes_ + "}, \"enums\": [" + enums + "], \"functions\": [" + functions_ + "]}";
+           ", \"attributes\": {" + attributes_ + "}, \"classes\": [" + classes_ + "], \"enums\": [" + enums +
+           "], \"functions\": [" + functions_ + "]}";
   }
 
  private:
+  template <class F, class... Extra>
+  module_& define(const char* name, const ::aten_stable::Member& member, F&& f, const Extra&... extra) {
+    using Function = std::decay_t<F>;
+    open();
+    std::string help;
+    std::vector<::aten_stable::Argument> arguments;
+    (add(help, arguments, extra), ...);
+    if (!arguments.empty() && member.role == "method") arguments.insert(arguments.begin(), {"self", std::nullopt});
+    size_t same = 0;
+    for (const std::string& known : names_) same += known == name;
+    names_.push_back(name);
+    const std::string op = name + (same ? ".overload" + std::to_string(same) : "");
+    const std::string schema = ::aten_stable::schema<Function>(op, arguments);
+    def_->def(schema.c_str());
+    impl_->impl(op.c_str(), ::aten_stable::box(::aten_stable::kernel<true, Function>(f)));
+    functions_ += (functions_.empty() ? "" : ", ") + std::string("{\"name\": ") + ::aten_stable::quoted(name) +
+                  ", \"doc\": " + ::aten_stable::quoted(help) + ", \"schema\": " + ::aten_stable::quoted(schema) +
+                  ", \"kinds\": " +
+                  ::aten_stable::kinds(static_cast<typename ::aten_stable::Signature<Function>::Arguments*>(nullptr)) +
+                  ", \"result_kinds\": " +
+                  ::aten_stable::ResultKinds<typename ::aten_stable::Signature<Function>::Result>::list() +
+                  ", \"quick\": " + ::aten_stable::add_quick<typename Guards<Extra...>::type, Function>(f) +
+                  ::aten_stable::text(", \"type\": ", ::aten_stable::quoted(member.type),
+                                      ", \"member\": ", ::aten_stable::quoted(member.name),
+                                      ", \"role\": ", ::aten_stable::quoted(member.role), "}");
+    return *this;
+  }
   // The guards of all call_guard's among the extras.
   template <class... Extra>
   struct Guards {
@@ -316,10 +317,11 @@ class module_ {
   static void add(std::string&, Arguments& all, kw_only) { all.push_back({"", std::nullopt, true}); }
   template <class... T>
   static void add(std::string&, Arguments&, call_guard<T...>) {}
+  static void add(std::string&, Arguments&, is_operator) {}
 
   const char* ns_;
   Library *def_, *impl_;
-  std::string doc_, functions_, attributes_;
+  std::string doc_, functions_, attributes_, classes_;
   std::vector<std::string> names_;
   std::vector<std::shared_ptr<Enumerators>> enums_;
 };
@@ -359,6 +361,9 @@ class enum_ {
 
 }  // namespace ATEN_STABLE_VERSION
 }  // namespace pybind11
+
+#include "classes.h"
+
 namespace py = pybind11;
 namespace torch {
 template <class F>

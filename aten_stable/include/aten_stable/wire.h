@@ -4,17 +4,57 @@
 // Wire<T>: Stable is the stable ABI's type, Hold owns the value during a call, and a parameter T is made from a Hold.
 #pragma once
 
+#include "objects.h"
 #include "tensor.h"
 
 namespace aten_stable {
 inline namespace ATEN_STABLE_VERSION {
 
-template <class T, class = void>
-struct Wire {
-  static_assert(never<T>,
+// Classes of C++'s and torch's that no py::class_ binds.
+template <class T>
+inline constexpr bool is_foreign = false;
+template <class R, class... A>
+inline constexpr bool is_foreign<std::function<R(A...)>> = true;
+template <class T, class Free>
+inline constexpr bool is_foreign<std::unique_ptr<T, Free>> = true;
+template <class... T>
+inline constexpr bool is_foreign<std::set<T...>> = true;
+template <class... T>
+inline constexpr bool is_foreign<std::unordered_set<T...>> = true;
+template <class... T>
+inline constexpr bool is_foreign<std::variant<T...>> = true;
+template <class T>
+inline constexpr bool is_foreign<std::complex<T>> = true;
+template <class T>
+inline constexpr bool is_foreign<c10::complex<T>> = true;
+
+// A parameter of a class of the source's own: T, T& or T*.
+template <class T>
+struct Held {
+  std::shared_ptr<T> object;
+  operator T&() const { return *object; }
+};
+template <class T>
+struct ObjectWire {
+  static_assert(std::is_class_v<T> && !is_foreign<T>,
                 "aten_stable: this type cannot cross the dispatcher. Covered: Tensor, bool, integers, float, double, "
                 "std::string, ScalarType, Device, and vectors, ArrayRefs and optionals of them; results may also be "
-                "tuples and pairs. Write one of these in place of py::object, py::array and classes");
+                "tuples and pairs. Write one of these in place of py::object, py::array and std::function");
+  using Stable = int64_t;
+  using Hold = Held<T>;
+  static std::string name() { return "int"; }
+  static Stable out(const T& value) { return number_of(std::make_shared<T>(value)); }
+  static Hold in(Stable number) { return {object_of<T>(number)}; }
+};
+template <class T, class = void>
+struct Wire : ObjectWire<T> {};
+template <class T>
+struct Wire<std::shared_ptr<T>> {
+  using Stable = int64_t;
+  using Hold = std::shared_ptr<T>;
+  static std::string name() { return "int"; }
+  static Stable out(const Hold& object) { return number_of(object); }
+  static Hold in(Stable number) { return number == 0 ? nullptr : object_of<T>(number); }
 };
 
 template <class T>
@@ -256,7 +296,16 @@ struct Wire<std::optional<T>> {
 
 // What the module in front of the library converts for the dispatcher: numbers to integers, generators to addresses.
 template <class T>
-inline constexpr const char* python_kind = is_own_enum<T> ? "enum" : "";
+inline constexpr bool is_object = std::is_base_of_v<ObjectWire<T>, Wire<T>>;
+template <class T>
+inline constexpr const char* python_kind = is_own_enum<T> ? "enum"
+                                           : is_object<T> ? "object"
+                                                          : "";
+template <class T>
+inline constexpr const char* python_kind<std::shared_ptr<T>> = "shared";
+template <class T>
+inline constexpr const char* python_kind<std::vector<T>> =
+    python_kind<T>[0] == 'o' || python_kind<T>[0] == 's' ? "objects" : "";
 template <>
 inline constexpr const char* python_kind<c10::Scalar> = "number";
 template <>
@@ -275,6 +324,24 @@ template <>
 inline constexpr const char* result_kind<c10::ScalarType> = "dtype";
 template <class T>
 inline constexpr const char* result_kind<std::optional<T>> = result_kind<T>;
+
+// The class of an object, also of what a list or a pointer holds.
+template <class T>
+struct ClassOf {
+  using type = T;
+};
+template <class T>
+struct ClassOf<std::shared_ptr<T>> : ClassOf<std::remove_const_t<T>> {};
+template <class T>
+struct ClassOf<std::vector<T>> : ClassOf<T> {};
+template <class T>
+struct ClassOf<std::optional<T>> : ClassOf<T> {};
+// With an object's kind stands its class: "object N5theirs6ConfigE".
+template <class T>
+std::string with_class(const char* kind) {
+  if (kind[0] != 'o' && kind[0] != 's') return kind;
+  return text(kind, " ", typeid(typename ClassOf<T>::type).name());
+}
 
 template <class T>
 using Bare = std::remove_cv_t<std::remove_reference_t<T>>;

@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "stages.h"
+
 at::Tensor scale(const at::Tensor& x, const at::Scalar& by, c10::optional<at::Scalar> shift) {
   auto y = by.isIntegral(/*includeBool=*/false) ? x * by.toLong() : x * by;
   return shift.has_value() ? y + *shift : y;
@@ -106,5 +108,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("positives", &positives);
   m.def("turned", &turned);
   m.def("flat", &flat);
+  bind_stages(m);
   m.def("wait", &wait, py::call_guard<py::gil_scoped_release>());
 }
