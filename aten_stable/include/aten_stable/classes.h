@@ -163,8 +163,9 @@ class class_ {
                   "aten_stable: " #name " is not covered: set the attribute in a Python file of the package"); \
     return *this;                                                                                              \
   }
-  X(def_readwrite_static)
-  X(def_readonly_static) X(def_property_static) X(def_property_readonly_static)
+  // clang-format off
+X(def_readwrite_static) X(def_readonly_static) X(def_property_static) X(def_property_readonly_static)
+// clang-format on
 #undef X
       template <class... Args>
       class_& def_buffer(Args&&...) {
