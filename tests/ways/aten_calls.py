@@ -55,6 +55,7 @@ def of_options(module, ops):
     found += [module.nested([many, many[::-1]], [[1], [2]]), module.product(3, 4), module.products(*many)]
     found += [module.activated(many[0]), module.activated(many[0], module.Activation.NONE, padding=module.ZERO)]
     found += [said(module.refused, kind) for kind in (0, 1, 2, 3, 5, 6, 7)]
+    found += [module.resized(eighths(1, 2, 4, 4), [], [2.0, 0.5])[0], said(module.resized, many[0][None], [], [])]
     return [*found, said(module.total, []), said(module.total, many, mode="median")]
 
 

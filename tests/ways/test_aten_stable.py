@@ -389,6 +389,18 @@ def test_enums(options, tensor):
             assert outcome(module.activated, x, **wrong)[0] is TypeError
 
 
+def test_images_of_nn(options, tensor):
+    for x in (tensor(2, 3, 7), tensor(2, 3, 6, 5), tensor(1, 2, 4, 5, 3)):
+        for scale in (2.0, 1.7, 0.6):
+            assert_same(*(module.resized(x, [], [scale] * (x.dim() - 2)) for module in options))
+        assert_same(*(module.resized(x, [4] * (x.dim() - 2), []) for module in options))
+    for args in ((tensor(2, 3, 7), [], []), (tensor(2, 3, 7), [4], [2.0])):
+        found = [outcome(module.resized, *args) for module in options]
+        assert found[0] == found[1]
+    x, grid, weight = tensor(1, 4, 8, 9), tensor(1, 5, 4, 2), tensor(6, 2, 3, 3)
+    assert_same(*(module.sampled(x, grid, weight) for module in options))
+
+
 def test_functions_of_nn(options, tensor):
     x = tensor(4, 5)
     assert_same(*(module.padded(x) for module in options))
@@ -970,7 +982,11 @@ OTHERS = [
         "at::cholesky_out(x, x)",
         "aten_stable: cholesky_out is not covered: write at::linalg_cholesky_out(out, x, upper)",
     ),
-    ("F::gelu(x)", "aten_stable: torch::nn::functional::gelu is not covered: write the function of at::"),
+    ("F::elu(x)", "aten_stable: torch::nn::functional::elu is not covered: write the function of at::"),
+    (
+        "F::InterpolateFuncOptions().antialias(true)",
+        "aten_stable: antialias is not covered: call interpolate in Python",
+    ),
     ("F::DropoutFuncOptions o(0.5)", "aten_stable: torch::nn::functional::DropoutFuncOptions is not covered: write"),
     ("throw py::type_error()", "aten_stable: py::type_error is not covered: throw py::value_error, py::index_error"),
     ('m.attr("x") = std::vector<int>{}', "aten_stable: this attribute of the module is not covered: give a number"),

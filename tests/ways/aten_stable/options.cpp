@@ -181,6 +181,35 @@ std::vector<at::Tensor> padded(const at::Tensor& x) {
           F::linear(F::relu(x), x),
           F::silu(x)};
 }
+// Images by size or by scale in each mode that their dimensions have; empty: not said.
+std::vector<at::Tensor> resized(const at::Tensor& x, std::vector<int64_t> size, std::vector<double> scale) {
+  F::InterpolateFuncOptions options;
+  if (!size.empty()) options.size(size);
+  if (!scale.empty()) options.scale_factor(scale);
+  std::vector<at::Tensor> all = {F::interpolate(x, options), F::interpolate(x, options.mode(torch::kArea))};
+  for (const bool corners : {false, true}) {
+    options.align_corners(corners);
+    if (x.dim() == 3) all.push_back(F::interpolate(x, options.mode(torch::kLinear)));
+    if (x.dim() == 4) all.push_back(F::interpolate(x, options.mode(torch::kBilinear)));
+    if (x.dim() == 4) all.push_back(F::interpolate(x, options.mode(torch::kBicubic)));
+    if (x.dim() == 5) all.push_back(F::interpolate(x, options.mode(torch::kTrilinear)));
+  }
+  all.push_back(F::interpolate(x, options.recompute_scale_factor(true)));
+  return all;
+}
+std::vector<at::Tensor> sampled(const at::Tensor& x, const at::Tensor& grid, const at::Tensor& weight) {
+  auto options = F::GridSampleFuncOptions().mode(torch::kBilinear).padding_mode(torch::kZeros).align_corners(true);
+  return {F::grid_sample(x, grid, options),
+          F::grid_sample(x, grid, options.mode(torch::kNearest).padding_mode(torch::kBorder)),
+          F::grid_sample(x, grid, options.mode(torch::kBicubic).padding_mode(torch::kReflection).align_corners(false)),
+          F::conv2d(x, weight, F::Conv2dFuncOptions().stride(2).padding({1, 0}).groups(2)),
+          F::conv2d(x, weight, F::Conv2dFuncOptions().padding(torch::kSame).groups(2).bias(weight.sum({1, 2, 3}))),
+          F::conv1d(x.select(2, 0), weight[0][0].slice(0, 0, 1).expand({4, 1, 3}),
+                    F::Conv1dFuncOptions().groups(4).dilation(2)),
+          F::leaky_relu(x, F::LeakyReLUFuncOptions().negative_slope(0.2)),
+          F::gelu(x),
+          F::one_hot(x.gt(0).to(at::kLong), 3)};
+}
 at::Tensor warned(const at::Tensor& x) {
   for (int i = 0; i < 3; ++i) TORCH_WARN_ONCE("warned: ", x.dim(), " dimensions");
   return x;
@@ -189,6 +218,8 @@ at::Tensor warned(const at::Tensor& x) {
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("resized", &resized);
+  m.def("sampled", &sampled);
   m.attr("__version__") = "1.2 \"three\"";
   m.attr("LEVEL") = 3;
   m.attr("SCALE") = 2.0;
