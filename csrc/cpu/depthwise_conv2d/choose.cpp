@@ -90,14 +90,22 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
 // Whether each output of an axis is a multiple of the pixel at the same place.
 bool is_scale(const ConvAxis& a) { return a.taps == 1 && a.stride == 1 && a.pad == 0 && a.out == a.in; }
 
+// The largest divisor of n up to `most`, which is 1 or more.
+int64_t largest_divisor(int64_t n, int64_t most) {
+  if (n <= most) return n;
+  int64_t largest = 1;
+  for (int64_t d = 1; d <= most && d * d <= n; ++d)
+    if (n % d == 0) largest = std::max(n / d <= most ? n / d : d, largest);
+  return largest;
+}
+
 // Rows of an image that is only multiplied lie side by side as one longer row, because each row costs a start. How many
 // depends on the size alone: the order of wgrad's sums follows from it. Enough rows are left for the threads.
 void merge_rows(Problem& problem) {
   const int64_t images = problem.batch * (problem.channels_last ? 1 : problem.channels);
   const int64_t longest = kMergedBytes / 4 / std::min(problem.channels, kMergedChannels);
-  int64_t merged = 1;
-  for (int64_t rows = 2; rows <= problem.y.in && rows * problem.x.in <= longest; ++rows)
-    if (problem.y.in % rows == 0 && images * (problem.y.in / rows) >= kFewestRows) merged = rows;
+  const int64_t most = std::min(longest / problem.x.in, images * problem.y.in / kFewestRows);
+  const int64_t merged = largest_divisor(problem.y.in, std::max<int64_t>(most, 1));
   problem.y.in = problem.y.out /= merged;
   problem.x.in = problem.x.out *= merged;
 }
