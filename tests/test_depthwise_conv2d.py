@@ -1,5 +1,6 @@
 """depthwise_conv2d and its gradients against torch's convolution in float64, over shapes and arguments."""
 
+import itertools
 import random
 
 import pytest
@@ -71,6 +72,36 @@ def test_any_number_of_channels(channels, memory_format, device):
             x = image((2, channels, 9, 11), dtype, device, memory_format)
             weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)
             assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), stride, kernel // 2)
+
+
+@memory_formats
+@pytest.mark.parametrize("channels", [1, 3, 7, 12, 20])
+@pytest.mark.parametrize("batch", [16, 21, 67])
+def test_many_images_of_few_channels(batch, channels, memory_format, device):
+    """A CPU takes several contiguous images for one of more channels."""
+    for dtype, kernel, stride, dilation in (
+        (torch.float32, 3, 2, 1), (torch.bfloat16, (2, 3), 3, 1), (torch.float16, 2, 1, 2), (torch.float64, 1, 2, 1)
+    ):  # fmt: skip
+        x = image((batch, channels, 9, 10), dtype, device, memory_format)
+        weight = randn(channels, 1, *(kernel if isinstance(kernel, tuple) else (kernel,) * 2), dtype=dtype,
+                       device=device, seed=1)  # fmt: skip
+        assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), stride, 0, dilation)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_image_has_the_same_bits_alone(dtype, device):
+    """Kernels of many images add in the order of those of one."""
+    if device != "cpu":
+        pytest.skip("GPUs have kernels for few outputs, with an order of their own")
+    for channels, kernel, stride, dilation in itertools.product(
+        (1, 3, 6), ((1, 1), (4, 4), (2, 5), (1, 8), (3, 15)), (1, 2, 3), (1, (1, 2))
+    ):
+        x = image((32, channels, 13, 34), dtype, device, torch.contiguous_format).requires_grad_()
+        weight = randn(channels, 1, *kernel, dtype=dtype, device=device, seed=1)
+        many, one = (depthwise_conv2d(x[:n], weight, None, stride, (0, 3), dilation) for n in (32, 1))
+        assert torch.equal(many[:1], one)
+        grads = [torch.autograd.grad(y, x, torch.ones_like(y))[0][:1] for y in (many, one)]
+        assert torch.equal(*grads)
 
 
 @memory_formats

@@ -24,6 +24,10 @@ for memory_format in tests.FORMATS:
     for channels in (2, 3, 5):
         tests.test_large_images_of_few_channels(channels, memory_format, "cpu")
         tests.test_images_that_are_only_multiplied(channels, memory_format, "cpu")
+        tests.test_many_images_of_few_channels(21, channels, memory_format, "cpu")
+    tests.test_many_images_of_few_channels(16, 20, memory_format, "cpu")
+for dtype in tests.DTYPES:
+    tests.test_an_image_has_the_same_bits_alone(dtype, "cpu")
 tests.test_random_arguments("cpu")
 print(tests.ops._cpu_capability())
 """

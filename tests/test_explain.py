@@ -138,6 +138,30 @@ def test_every_dtype_has_a_kernel_on_the_cpu(direction, dtype, layout):
     assert name in files | {"wgrad_tiles"}
 
 
+# direction, dtype, layout, shape, kernel, stride, name, end of the reason; LANES: of a register of float32
+CPU_TABLE = [
+    ("fwd", "float32", "nchw", (1024, 1, 12, 12), (2, 2), 4, "fwd_rows", "channels of LANES images"),
+    ("dgrad", "bfloat16", "nchw", (1024, 3, 27, 19), (1, 1), 3, "fwd_rows", "channels of LANES images"),
+    ("wgrad", "float32", "nchw", (1024, 1, 12, 12), (2, 2), 2, "wgrad_rows", "channels of LANES images"),
+    ("fwd", "float32", "nchw", (1, 1, 120, 120), (2, 2), 2, "fwd_tiles", "neighbouring pixels"),
+    ("wgrad", "float32", "nchw", (1, 1, 120, 120), (2, 2), 1, "wgrad_tiles", "neighbouring pixels"),
+    ("wgrad", "float32", "nchw", (8, 64, 28, 28), (3, 3), 2, "wgrad_rows", "holds channels"),
+    ("wgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 3), 2, "wgrad_pixels", "read in place"),
+    ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (3, 3), 1, "wgrad_rows", "holds channels"),
+]
+
+
+@pytest.mark.parametrize("row", CPU_TABLE, ids=lambda row: " ".join(map(str, row[:4])).replace(", ", "x"))
+def test_choice_on_the_cpu(row):
+    direction, *arguments, name, end = row
+    capability = torch.ops.customops._cpu_capability()
+    if (capability, name) == ("baseline", "wgrad_pixels"):
+        pytest.skip("the oldest processors have no such loops")
+    lanes = 16 if capability.startswith("avx512") else 8 if capability == "avx2" else 4
+    said = explain(direction, "cpu", *arguments)
+    assert said.startswith(f"{name}: ") and said.endswith(end.replace("LANES", str(lanes)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -21,7 +21,9 @@ void run_fwd_or_dgrad(const Problem& problem, Direction direction, const ConvTen
 }
 
 void run_wgrad(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight) {
-  wgrad(problem, choose_wgrad(problem, this_machine()), image, grad, weight);
+  const Choice choice = choose_wgrad(problem, this_machine());
+  if (choice.kernel == Kernel::wgrad_pixels) return wgrad_pixels(problem, image, grad, weight);
+  wgrad_rows(problem, choice, image, grad, weight);
 }
 
 }  // namespace

@@ -10,9 +10,14 @@
 namespace customops::cpu {
 namespace {
 
-constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels", "fwd_rows",
-                                        "fwd_tiles",  "wgrad_rows", "wgrad_tiles"};
+constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels",  "fwd_rows",    "fwd_tiles",
+                                        "wgrad_rows", "wgrad_tiles", "wgrad_pixels"};
 constexpr int64_t kTinyPlane = 32;          // pixels
+constexpr int64_t kMaxStacked = 64;         // images, unless all are stacked
+constexpr int64_t kPixelsPerTap = 4;        // of all images, at least, for each tap of a stack
+constexpr int64_t kNarrowRow = 4;           // registers
+constexpr int64_t kStackedBytes = 1 << 20;  // of the rows under a window, of one register of channels
+constexpr int64_t kFarPixels = 512;         // bytes: neighbours at multiples of it share few sets of the L1 cache
 constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window, of images that are read in place
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
@@ -40,6 +45,26 @@ bool has_tiny_planes(const Problem& problem) {
   return !problem.channels_last && problem.channels > 2 && pixels <= kTinyPlane;
 }
 
+int64_t registers_of(int64_t channels, int64_t images, int64_t lanes) { return ceil_div(channels, lanes) * images; }
+
+// How many contiguous images to take for one of more channels, so that the channels fill registers best. Each image of
+// a stack has a copy of the weight, which must cost little beside the pixels.
+int64_t images_to_stack(const Problem& problem, int64_t lanes) {
+  if (problem.channels_last || problem.channels % lanes == 0) return 1;
+  const int64_t pixels = problem.batch * std::max(problem.y.in * problem.x.in, problem.y.out * problem.x.out);
+  const int64_t most = std::min(problem.batch, pixels / (kPixelsPerTap * problem.y.taps * problem.x.taps));
+  const int64_t alone = registers_of(problem.channels, problem.batch, lanes);
+  int64_t best = 1, least = alone;
+  const auto consider = [&](int64_t images) {
+    if (problem.batch % images != 0) return;
+    const int64_t registers = registers_of(problem.channels * images, problem.batch / images, lanes);
+    if (registers < least) best = images, least = registers;
+  };
+  for (int64_t images = 2; images <= std::min(most, kMaxStacked); ++images) consider(images);
+  if (most > kMaxStacked) consider(problem.batch);
+  return 6 * least <= 5 * alone ? best : 1;
+}
+
 // The most taps that an output sums along an axis.
 int64_t taps_of(const ConvAxis& a, Direction direction) {
   const auto [first, last] = taps_met(a);
@@ -55,36 +80,71 @@ bool has_planes_kernel(const Problem& problem) {
          (taps == 3 || taps == 5);
 }
 
-// Whether a row fills most of the registers that it takes.
-bool fills_registers(int64_t width, int64_t lanes, int64_t element) {
-  return 2 * (ceil_div(width, lanes) * lanes) <= (element == 2 ? 3 : 5) * width;
+// Whether a row fills most of the registers that it takes. Channels that are not few would fill the half of one better.
+bool fills_registers(const Problem& problem, int64_t width, int64_t lanes) {
+  const bool half = 2 * width <= lanes && !few_channels(problem, lanes);
+  return !half && 2 * (ceil_div(width, lanes) * lanes) <= (element_bytes(problem.dtype) == 2 ? 3 : 5) * width;
+}
+
+// Whether registers of channels of several images pay, for contiguous images whose channels are few. The alternative,
+// registers of neighbouring pixels, wastes lanes at the ends of rows, and gathers pixels at a stride: the more of that,
+// the fewer lanes must be filled by channels.
+bool stacking_pays(const Problem& problem, int64_t images, int64_t lanes) {
+  const int64_t planes = problem.batch * problem.channels;
+  const int64_t filled = lanes * registers_of(problem.channels * images, problem.batch / images, lanes);
+  const int64_t width = std::max(problem.x.in, problem.x.out), high = std::min(problem.y.taps, problem.y.in);
+  if (problem.channels_last || high * width * lanes * sum_bytes(problem.dtype) > kStackedBytes) return false;
+  const bool of_16_bits = element_bytes(problem.dtype) == 2;
+  if (problem.x.stride > 2) return 8 * planes >= 3 * filled;
+  if (problem.x.stride == 2 && width <= (of_16_bits ? 8 : 2) * lanes) return 2 * planes >= filled;
+  if (problem.x.stride == 2 || width <= kNarrowRow * lanes) return 4 * planes >= 3 * filled;
+  return of_16_bits && 16 * planes >= 15 * filled;
 }
 
 // Whether pixels are best read in place. Higher windows read a row too often: its pixels evict each other from the L1
 // cache, and 16-bit numbers are widened each time. The baseline has no code for higher or wider windows. Wide windows
-// pay for pixels of several registers, at stride 1.
+// pay for pixels of several registers, at stride 1; forward also flat ones for pixels that fill one.
 bool reads_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
   const int64_t taps_high = taps_of(problem.y, direction), taps_wide = taps_of(problem.x, direction);
   const int64_t width = direction == Direction::fwd ? problem.x.in : problem.x.out;
   const bool widened = !bf16 && element_bytes(problem.dtype) == 2;
   const int64_t bytes = taps_high * width * problem.channels * element_bytes(problem.dtype);
   const bool rows_fit_cache = !widened && register_bytes(machine.capability) > kOldestBytes && bytes <= kRowsBytes;
-  const bool many_channels = problem.x.stride == 1 && problem.channels > lanes_of(problem, machine) &&
-                             register_bytes(machine.capability) > kOldestBytes;
-  return problem.channels_last && (taps_wide <= 7 || many_channels) && (taps_high <= 5 || rows_fit_cache);
+  const int64_t lanes = lanes_of(problem, machine);
+  const bool many_channels = problem.x.stride == 1 && problem.channels > lanes;
+  const bool flat =
+      direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1 && problem.channels >= lanes;
+  const bool may_be_wide = (many_channels || flat) && register_bytes(machine.capability) > kOldestBytes;
+  const bool evicted =
+      problem.channels * element_bytes(problem.dtype) % kFarPixels == 0 && taps_high >= 5 && width >= 12;
+  return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || rows_fit_cache) && !evicted;
+}
+
+// Whether wgrad best reads pixels in place. At a stride few taps read each, so that a buffer does not pay. Larger
+// windows and rows shorter than theirs have too many sums for their pixels.
+bool multiplies_in_place(const Problem& problem, const Machine& machine) {
+  return problem.channels_last && problem.channels >= lanes_of(problem, machine) && problem.x.stride > 1 &&
+         problem.y.taps <= 5 && problem.x.taps <= 5 && problem.x.out >= problem.x.taps &&
+         register_bytes(machine.capability) > kOldestBytes;
 }
 
 Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Machine& machine) {
   const int64_t lanes = lanes_of(problem, machine), width = direction == Direction::fwd ? problem.x.out : problem.x.in;
-  if (has_planes_kernel(problem) && fills_registers(width, lanes, element_bytes(problem.dtype)))
+  const int64_t images = images_to_stack(problem, lanes);
+  const bool few = few_channels(problem, lanes) && !has_tiny_planes(problem);
+  // Sums must not depend on how many images there are: fwd_tiles has no code for bfloat16, and does not split dilated
+  // rows, as fwd_rows does.
+  const bool split = direction == Direction::fwd && problem.x.dilation > 1 && problem.x.taps > 2;
+  const bool bf16 = problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16 && !few;
+  if (has_planes_kernel(problem) && fills_registers(problem, width, lanes))
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
-  if (few_channels(problem, lanes) && !has_tiny_planes(problem))
+  if (few && (split || !stacking_pays(problem, images, lanes)))
     return {Kernel::fwd_tiles, false, "few channels: a register holds neighbouring pixels"};
-  const bool bf16 = problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16;
   if (reads_in_place(problem, direction, machine, bf16))
     return {Kernel::fwd_pixels, bf16, "channels_last and a small window: pixels are read in place"};
   if (problem.channels_last) return {Kernel::fwd_rows, bf16, "channels_last and a large window: rows are buffered"};
-  return {Kernel::fwd_rows, bf16, "contiguous: rows are transposed, so that a register holds channels"};
+  const std::string which = images > 1 ? " of " + std::to_string(images) + " images" : "";
+  return {Kernel::fwd_rows, bf16, "contiguous: rows are transposed, so that a register holds channels" + which, images};
 }
 
 // Whether each output of an axis is a multiple of the pixel at the same place.
@@ -112,6 +172,14 @@ void merge_rows(Problem& problem) {
 
 }  // namespace
 
+Problem stacked(const Problem& problem, int64_t images) {
+  Problem fewer = problem;
+  fewer.batch /= images;
+  fewer.channels *= images;
+  fewer.stacked *= images;
+  return fewer;
+}
+
 Machine this_machine() { return {capability(), torch::stable::get_num_threads()}; }
 
 int64_t lanes_of(const Problem& problem, const Machine& machine) {
@@ -134,9 +202,13 @@ Choice choose_dgrad(const Problem& problem, const Machine& machine) {
 }
 
 Choice choose_wgrad(const Problem& problem, const Machine& machine) {
-  if (few_channels(problem, lanes_of(problem, machine)))
+  const int64_t lanes = lanes_of(problem, machine), images = images_to_stack(problem, lanes);
+  if (few_channels(problem, lanes) && !stacking_pays(problem, images, lanes))
     return {Kernel::wgrad_tiles, false, "few channels: a register holds neighbouring pixels"};
-  return {Kernel::wgrad_rows, false, "a register holds channels"};
+  if (multiplies_in_place(problem, machine))
+    return {Kernel::wgrad_pixels, false, "channels_last, a small window and a stride: pixels are read in place"};
+  const std::string which = images > 1 ? " of " + std::to_string(images) + " images" : "";
+  return {Kernel::wgrad_rows, false, "a register holds channels" + which, images};
 }
 
 Choice choose(Direction direction, const Problem& problem, const Machine& machine) {

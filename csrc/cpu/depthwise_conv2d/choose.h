@@ -14,6 +14,7 @@ struct Problem {
   ConvAxis y, x;
   bool channels_last;
   ScalarType dtype;
+  int64_t stacked = 1;  // images that are channels of one: in memory, contiguous ones are
 };
 
 struct Machine {
@@ -24,15 +25,19 @@ struct Machine {
 enum class Direction { fwd, dgrad, wgrad };
 
 // In the order of kKernelNames in choose.cpp: the names of the files.
-enum class Kernel { fwd_planes, fwd_pixels, fwd_rows, fwd_tiles, wgrad_rows, wgrad_tiles };
+enum class Kernel { fwd_planes, fwd_pixels, fwd_rows, fwd_tiles, wgrad_rows, wgrad_tiles, wgrad_pixels };
 
 struct Choice {
   Kernel kernel;
-  bool bf16;           // whether buffers hold bfloat16, multiplied by instructions that add two products
-  std::string reason;  // of one line, for people
+  bool bf16;            // whether buffers hold bfloat16, multiplied by instructions that add two products
+  std::string reason;   // of one line, for people
+  int64_t stacked = 1;  // images to take for channels of one, which share a weight
 };
 
 Machine this_machine();
+
+// The same problem with so many images for one of more channels.
+Problem stacked(const Problem& problem, int64_t images);
 
 // The same problem with fewer cases: images one pixel wide become one pixel high, and images that are only multiplied
 // (1x1 taps) get longer rows.

@@ -39,8 +39,11 @@ Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor, int64_t
     const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, plan.block_channels) : c;
     for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
-        for (int64_t i = first; i < first + plan.block_channels; ++i)
-          *to++ = i < plan.channels ? weight(i * taps + term.tap) : 0;
+        int64_t channel = first % plan.weight_channels;
+        for (int64_t i = first; i < first + plan.block_channels; ++i) {
+          *to++ = i < plan.channels ? weight(channel * taps + term.tap) : 0;
+          if (++channel == plan.weight_channels) channel = 0;
+        }
         for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
       }
   }
@@ -55,7 +58,8 @@ Buffer<acc_t<T>> pack_bias(const TilePlan& plan, const std::optional<Tensor>& te
   const auto bias = parameter<T>(*tensor);
   auto* to = packed.data();
   for (int64_t c = 0; c < plan.channels; c += plan.block_channels) {
-    for (int64_t i = c; i < c + plan.block_channels; ++i) *to++ = i < plan.channels ? bias(i) : 0;
+    for (int64_t i = c; i < c + plan.block_channels; ++i)
+      *to++ = i < plan.channels ? bias(i % plan.weight_channels) : 0;
     for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
   }
   return packed;

@@ -108,7 +108,7 @@ class RowsKernel {
 }  // namespace
 
 void fwd_rows(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors) {
-  run_kernel<RowsKernel, true>(problem, direction, choice, tensors);
+  run_kernel<RowsKernel, true>(stacked(problem, choice.stacked), direction, choice, tensors);
 }
 
 }  // namespace customops::cpu

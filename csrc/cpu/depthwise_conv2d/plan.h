@@ -29,6 +29,7 @@ constexpr int64_t kTileBytes = 16 << 10;     // of a buffer for one channel: hal
 constexpr int64_t kBufferBytes = 96 << 10;   // of a buffer for several channels, if its size is free; fits into L2
 constexpr int64_t kPrefetchBytes = 4 << 10;  // from what is read in place to what is prefetched, at most
 constexpr int64_t kTileChannels = 32;        // of a buffered channels_last tile, about; twice as many 16-bit ones
+constexpr int64_t kFewestTiles = 16;         // of wgrad, whatever the number of threads
 constexpr int kBlocksAtOnce = 4;             // registers of a pixel that are copied at once
 constexpr int64_t kSlack = 64;               // elements behind a buffer: registers are read whole
 
@@ -38,6 +39,22 @@ inline int64_t first_channel(int64_t c, int64_t channels, int64_t lanes) {
   return std::clamp<int64_t>(channels - lanes, 0, c);
 }
 
+// How many taps of a row, from tap `begin` on, fwd_rows adds for all rows before it goes on (with_taps and add_phases
+// in fwd_rows_loops.h). fwd_tiles has the same order, so that a result does not depend on how many images a call has.
+inline int64_t run_of_taps(const std::vector<AxisTaps::Tap>& taps, int64_t begin) {
+  const int64_t all = taps.size();
+  const auto next_to = [&](int64_t i) {  // tap i - 1
+    return taps[i].phase == taps[i - 1].phase && taps[i].shift == taps[i - 1].shift + 1;
+  };
+  int64_t neighbours = 1;
+  while (begin + neighbours < all && next_to(begin + neighbours)) ++neighbours;
+  const bool side_by_side = taps[0].phase == taps[all - 1].phase && taps[all - 1].shift - taps[0].shift == all - 1;
+  if (side_by_side && all >= 7) return begin == 0 ? all / 7 * 7 : all - begin;
+  if (all < 4 || (side_by_side && all == 5) || (kOldest<Capability::baseline> && capability() == Capability::baseline))
+    return all - begin;
+  return neighbours < 3 ? neighbours : neighbours % 3 == 1 ? 4 : 3;
+}
+
 // A tile's buffer is [phase of x][phase of y][row][column][channel of a block].
 struct TilePlan {
   struct TapOffset {
@@ -45,6 +62,7 @@ struct TilePlan {
   };
   AxisTaps y, x;
   int64_t batch, channels;
+  int64_t weight_channels;  // those of the weight, which stacked images share
   bool channels_last;
   bool whole_planes = false;    // planes are transposed at once, not row by row: their rows are short
   bool reads_in_place = false;  // images are not copied into buffers
@@ -68,6 +86,7 @@ struct TilePlan {
         x(along_x),
         batch(problem.batch),
         channels(problem.channels),
+        weight_channels(problem.channels / problem.stacked),
         channels_last(problem.channels_last),
         kernel_taps(problem.y.taps * problem.x.taps) {
     const bool fwd = kernel != Kernel::wgrad_rows && kernel != Kernel::wgrad_tiles;
@@ -80,6 +99,12 @@ struct TilePlan {
     const int64_t threads = torch::stable::get_num_threads();
     // All channels of a row that is read in place, or fewer where there are too few rows for the threads.
     if (reads_in_place) tile = std::max(tile, batch * y.periods() >= 8 * threads ? channels : channels / (4 * threads));
+    // Pixels that share cache lines are read whole, if that leaves work for the threads and rings that fit the L1
+    // cache.
+    if (kernel == Kernel::wgrad_rows && channels_last && x.phases.size() == 1 && channels % kTileChannels != 0) {
+      const int64_t ring = (y.span + 1) * y.phases.size() * (x.periods() + x.span) * element_bytes;
+      tile = std::max(tile, std::min(kTileBytes / ring, channels * batch / kFewestTiles));
+    }
     channel_tiles = ceil_div(channels, channels_last ? std::max(tile, block_channels) : block_channels);
     tile_blocks = ceil_div(ceil_div(channels, block_channels), channel_tiles);
     channel_tiles = ceil_div(channels, tile_blocks * block_channels);
@@ -98,26 +123,43 @@ struct TilePlan {
     strip = ceil_div(y.periods(), strips);
     strips = ceil_div(y.periods(), strip);
     rows = strip + y.span;
-    if (kernel == Kernel::fwd_rows && !channels_last && strips == 1) {
-      const auto waste = [&](int64_t high, int64_t wide) {  // of registers, row by row, to those of whole planes
-        return double(ceil_div(wide, block_channels) * high) / double(ceil_div(wide * high, block_channels));
-      };
-      const int64_t bytes = (rows * buffer_row + y.to * x.to * block_channels) * element_bytes;
-      whole_planes = bytes <= kBufferBytes && waste(y.from, x.from) + waste(y.to, x.to) > 2.5;
-    }
+    whole_planes = transposes_whole_planes(kernel, rows * buffer_row * element_bytes, element_bytes);
     tile_pixels = strip * y.out_phases * x.to;
 
     for (const auto& down : y.taps)
-      for (const auto& across : x.taps) {
-        auto& pair = tap_offsets.emplace_back();
-        first_taps.push_back(tap_count);
-        for (const auto& ty : down)
-          for (const auto& tx : across) {
-            const int64_t row = (tx.phase * phases + ty.phase) * rows + ty.shift - y.first;
-            pair.push_back({(row * pitch + tx.shift - x.first) * block_channels, ty.index * problem.x.taps + tx.index});
-          }
-        tap_count += pair.size();
-      }
+      for (const auto& across : x.taps) list_taps(down, across, kernel == Kernel::fwd_tiles, problem.x.taps);
+  }
+
+  // Lists the taps of a pair of phases, in runs (see run_of_taps) or row by row.
+  void list_taps(const std::vector<AxisTaps::Tap>& down, const std::vector<AxisTaps::Tap>& across, bool in_runs,
+                 int64_t kernel_width) {
+    auto& pair = tap_offsets.emplace_back();
+    first_taps.push_back(tap_count);
+    for (size_t begin = 0, end; begin < across.size(); begin = end) {
+      end = in_runs ? begin + run_of_taps(across, begin) : across.size();
+      for (const auto& ty : down)
+        for (size_t i = begin; i < end; ++i) {
+          const auto& tx = across[i];
+          const int64_t row = (tx.phase * int64_t(y.phases.size()) + ty.phase) * rows + ty.shift - y.first;
+          pair.push_back({(row * pitch + tx.shift - x.first) * block_channels, ty.index * kernel_width + tx.index});
+        }
+    }
+    tap_count += pair.size();
+  }
+
+  // Whether planes are transposed at once, which wastes no registers at the ends of their rows. image_bytes: of the
+  // buffer for what is read.
+  bool transposes_whole_planes(Kernel kernel, int64_t image_bytes, int64_t element_bytes) const {
+    const bool wgrad = kernel == Kernel::wgrad_rows;
+    if ((kernel != Kernel::fwd_rows && !wgrad) || channels_last || strips > 1) return false;
+    const auto waste = [&](int64_t high, int64_t wide) {  // of registers, row by row, to those of whole planes
+      return double(ceil_div(wide, block_channels) * high) / double(ceil_div(wide * high, block_channels));
+    };
+    const int64_t bytes = image_bytes + y.to * x.to * block_channels * element_bytes;
+    const double wasted = waste(y.from, x.from) + waste(y.to, x.to);
+    // Wgrad then has one long row, which pays unless a stride leaves out rows.
+    if (wgrad && int64_t(y.phases.size()) == y.in_phases) return bytes <= 2 * kBufferBytes;
+    return bytes <= kBufferBytes && wasted > (wgrad ? 2.5 : 2.05);
   }
 
   int64_t packed_channels() const { return ceil_div(channels, block_channels) * weight_copies; }

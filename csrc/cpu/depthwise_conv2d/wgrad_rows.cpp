@@ -1,14 +1,11 @@
-// Wgrad: products of image and gradient, a register of sums for each tap. The result does not depend on the number of
-// threads: the work is cut into parts by its size alone, and the parts are added in order.
+// Wgrad from rows in a buffer: products of image and gradient, a register of sums for each tap.
 #include "tile_loader.h"
 #include "wgrad.h"
 #include "wgrad_loops.h"
+#include "wgrad_sums.h"
 
 namespace customops::cpu {
 namespace {
-
-constexpr int64_t kParts = 64;         // tasks, about
-constexpr int64_t kTilesPerPart = 64;  // at most: a part is summed in float32, parts are added in float64
 
 // Sums the taps of each channel over one part of the tiles.
 template <class T>
@@ -19,6 +16,9 @@ class WgradKernel {
   const int64_t part_tiles_;
   const T* const grad_;
   double* const sums_;
+  // Whether a strip is one long row: between the rows of grad there are zeros. So it is for registers of pixels, and
+  // for planes that are transposed at once. Other registers of channels go row by row, as in the forward pass.
+  const bool whole_strips_;
   TileLoader<T> image_loader_, grad_loader_;
   Buffer<A> tap_sums_;                         // [channels of a buffer][tap][element of a step]
   std::vector<std::vector<int64_t>> offsets_;  // of the taps, for each row of the ring
@@ -33,11 +33,12 @@ class WgradKernel {
         part_tiles_(tiles),
         grad_(grad),
         sums_(sums),
-        image_loader_(plan, plan.y, plan.x, plan.vectorizes_pixels ? plan.rows : plan.y.span + 1, image),
-        grad_loader_(plan, y_, x_, plan.vectorizes_pixels ? plan.strip : 1, grad),
+        whole_strips_(plan.vectorizes_pixels || plan.whole_planes),
+        image_loader_(plan, plan.y, plan.x, whole_strips_ ? plan.rows : plan.y.span + 1, image),
+        grad_loader_(plan, y_, x_, whole_strips_ ? plan.strip : 1, grad),
         tap_sums_(plan.tile_blocks * plan.tap_count * plan.register_stride),
-        offsets_(plan.vectorizes_pixels ? 1 : plan.y.span + 1) {
-    if (!plan.vectorizes_pixels) image_loader_.clears_outside = true;  // each row of the ring overwrites another
+        offsets_(whole_strips_ ? 1 : plan.y.span + 1) {
+    if (!whole_strips_) image_loader_.clears_outside = true;  // each row of the ring overwrites another
     for (size_t j = 0; j < offsets_.size(); ++j)
       for (const auto& ty : plan.y.taps[0])
         for (const auto& tx : plan.x.taps[0])
@@ -59,12 +60,12 @@ class WgradKernel {
          ++tile) {
       const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
       const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
-      // Registers of pixels run over a strip as one long row: between the rows of grad there are zeros. Registers of
-      // channels go row by row, as in the forward pass.
-      const bool whole_strip = plan_.vectorizes_pixels;
-      const int64_t length = (whole_strip ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.block_channels;
-      for (int64_t j = 0; j < (whole_strip ? 1 : rows); ++j) {
-        image_loader_.load_rows(isa, n, first, q, j == 0 ? 0 : j + span, whole_strip ? plan_.rows : j + span + 1);
+      const int64_t length =
+          (whole_strips_ ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.block_channels;
+      if (plan_.whole_planes) image_loader_.load_planes(isa, n, first), grad_loader_.load_planes(isa, n, first);
+      for (int64_t j = 0; j < (whole_strips_ ? 1 : rows); ++j) {
+        if (!plan_.whole_planes)
+          image_loader_.load_rows(isa, n, first, q, j == 0 ? 0 : j + span, whole_strips_ ? plan_.rows : j + span + 1);
         const int64_t* const offsets = offsets_[j % offsets_.size()].data();
         // In place, grad is widened again for each block of taps, which the oldest machines do slowly.
         if constexpr (std::is_same_v<T, A> || !kOldest<I::value>)
@@ -73,7 +74,7 @@ class WgradKernel {
             multiply(isa, first, grad, offsets, length);
             continue;
           }
-        grad_loader_.load_rows(isa, n, first, q, j, whole_strip ? plan_.strip : j + 1);
+        if (!plan_.whole_planes) grad_loader_.load_rows(isa, n, first, q, j, whole_strips_ ? plan_.strip : j + 1);
         multiply(isa, first, GradRow<A>{grad_loader_.data(), grad_loader_.buffer_size, plan_.register_stride, 0},
                  offsets, length);
       }
@@ -123,69 +124,20 @@ class WgradKernel {
   }
 };
 
-// One tap without the padding: zeros times infinity would be NaN.
-template <class T>
-double one_tap(const Problem& problem, const T* image, const T* grad, int64_t c, int64_t tap) {
-  const int64_t ky = tap / problem.x.taps, kx = tap % problem.x.taps,
-                step = problem.channels_last ? problem.channels : 1;
-  const auto row = [&](int64_t n, int64_t y, int64_t height, int64_t width) {
-    return problem.channels_last ? (n * height + y) * width * problem.channels + c
-                                 : ((n * problem.channels + c) * height + y) * width;
-  };
-  double sum = 0;
-  for (int64_t n = 0; n < problem.batch; ++n)
-    for (int64_t oy = 0; oy < problem.y.out; ++oy) {
-      const int64_t iy = oy * problem.y.stride - problem.y.pad + ky * problem.y.dilation;
-      if (iy < 0 || iy >= problem.y.in) continue;
-      const T *const from = image + row(n, iy, problem.y.in, problem.x.in), *const g = grad + row(n, oy, problem.y.out,
-                                                                                                  problem.x.out);
-      for (int64_t ox = 0; ox < problem.x.out; ++ox) {
-        const int64_t ix = ox * problem.x.stride - problem.x.pad + kx * problem.x.dilation;
-        if (ix >= 0 && ix < problem.x.in) sum += double(g[ox * step]) * double(from[ix * step]);
-      }
-    }
-  return sum;
-}
-
-template <class T>
-void sum_tiles(const Problem& problem, const TilePlan& plan, const T* image, const T* grad, const Tensor& weight) {
-  using A = acc_t<T>;
-  const int64_t tiles = plan.batch * plan.strips;
-  const int64_t part_tiles =
-      std::clamp<int64_t>(tiles * plan.channel_tiles / kParts, 1, std::min(tiles, kTilesPerPart));
-  const int64_t parts = ceil_div(tiles, part_tiles), size = plan.channels * plan.kernel_taps;
-  std::vector<double> sums(parts * size);
-  parallel(parts * plan.channel_tiles, kGrain * 4 / (plan.tile_outputs() * (plan.tap_count + 4) * part_tiles),
-           [&](int64_t begin, int64_t end) {
-             WgradKernel<T> gradient(plan, image, grad, part_tiles, sums.data());
-             run_simd([&](auto isa) {
-               for (int64_t item = begin; item < end; ++item) gradient.run(isa, item);
-             });
-           });
-  void* const out = weight.mutable_data_ptr();
-  const bool float32 = weight.scalar_type() == ScalarType::Float;
-  parallel(size, kGrain / parts, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      double sum = 0;
-      for (int64_t part = 0; part < parts; ++part) sum += sums[part * size + i];
-      if (!std::isfinite(sum)) sum = one_tap(problem, image, grad, i / plan.kernel_taps, i % plan.kernel_taps);
-      if (float32)
-        static_cast<float*>(out)[i] = float(sum);
-      else
-        static_cast<T*>(out)[i] = T(A(sum));
-    }
-  });
-}
-
 }  // namespace
 
-void wgrad(const Problem& problem, const Choice& choice, const Tensor& image, const Tensor& grad,
-           const Tensor& weight) {
+void wgrad_rows(const Problem& problem, const Choice& choice, const Tensor& image, const Tensor& grad,
+                const Tensor& weight) {
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const TilePlan plan(problem, choice.kernel, fwd_axis(problem.y), fwd_axis(problem.x), vector_lanes<A>(), sizeof(A));
-    sum_tiles<T>(problem, plan, image.const_data_ptr<T>(), grad.const_data_ptr<T>(), weight);
+    const TilePlan plan(stacked(problem, choice.stacked), choice.kernel, fwd_axis(problem.y), fwd_axis(problem.x),
+                        vector_lanes<A>(), sizeof(A));
+    const WgradWork work{plan.batch * plan.strips, plan.channel_tiles, plan.channels,
+                         plan.tile_outputs() * (plan.tap_count + 4)};
+    const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
+    const auto make = [&](int64_t tiles, double* sums) { return WgradKernel<T>(plan, from, g, tiles, sums); };
+    sum_parts<T>(problem, work, make, from, g, weight);
   });
 }
 

@@ -1,0 +1,136 @@
+// Wgrad for channels_last images, read in place: products of image and gradient, a register of sums for each tap.
+#include "wgrad.h"
+#include "wgrad_pixels_loops.h"
+#include "wgrad_sums.h"
+
+namespace customops::cpu {
+namespace {
+
+constexpr int64_t kTilePixels = 1536;   // outputs of a tile, at most, or a row of them: what is summed in float32
+constexpr int64_t kFewestTileRows = 4;  // of an image that is split
+constexpr int64_t kFewestTileChannels = 64;
+constexpr int64_t kChunkBytes = 32 << 10;  // of what a row of taps reads at once
+constexpr int64_t kFewestChunk = 8;        // outputs
+
+// How the work is cut into tiles. Depends on sizes alone.
+struct PixelTiles {
+  int64_t strip, strips;            // rows of outputs of a tile; tiles of an image
+  int64_t channels, channel_tiles;  // of a tile; tiles for all channels
+  int64_t chunk;                    // outputs of a row that all channels are summed for
+
+  PixelTiles(const Problem& problem, int64_t lanes, int64_t bytes) {
+    const int64_t split = std::min(ceil_div(kFewestTiles, problem.batch), ceil_div(problem.y.out, kFewestTileRows));
+    strips = std::max(split, ceil_div(problem.y.out, std::max<int64_t>(kTilePixels / problem.x.out, 1)));
+    strip = ceil_div(problem.y.out, strips);
+    strips = ceil_div(problem.y.out, strip);
+    channel_tiles =
+        std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
+    channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
+    channel_tiles = ceil_div(problem.channels, channels);
+    const int64_t pixel = problem.channels * bytes * problem.x.stride * std::min(problem.y.taps, problem.y.in);
+    chunk = std::max(kChunkBytes / pixel, kFewestChunk);
+  }
+};
+
+// Sums the taps of each channel over one part of the tiles.
+template <class T>
+class WgradPixelsKernel {
+  using A = acc_t<T>;
+  const Problem& problem_;
+  const PixelTiles& tiles_;
+  const T *const image_, *const grad_;
+  const int64_t part_tiles_;
+  double* const sums_;
+  Buffer<A> tap_sums_;          // [register of channels][tap][lane]
+  std::vector<const T*> rows_;  // of the image, for each row of taps
+
+ public:
+  WgradPixelsKernel(const Problem& problem, const PixelTiles& tiles, const T* image, const T* grad, int64_t part_tiles,
+                    double* sums)
+      : problem_(problem),
+        tiles_(tiles),
+        image_(image),
+        grad_(grad),
+        part_tiles_(part_tiles),
+        sums_(sums),
+        tap_sums_(tiles.channels * problem.y.taps * problem.x.taps),
+        rows_(problem.y.taps) {}
+
+  template <class I>
+  void run(I isa, int64_t item) {
+    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
+    const int64_t part = item / tiles_.channel_tiles, first = item % tiles_.channel_tiles * tiles_.channels;
+    const int64_t taps = problem_.y.taps * problem_.x.taps, end = std::min(first + tiles_.channels, problem_.channels);
+    std::fill_n(tap_sums_.data(), tiles_.channels * taps, A(0));
+    for (int64_t tile = part * part_tiles_; tile < std::min((part + 1) * part_tiles_, problem_.batch * tiles_.strips);
+         ++tile) {
+      const int64_t n = tile / tiles_.strips, q = tile % tiles_.strips * tiles_.strip;
+      for (int64_t oy = q; oy < std::min(q + tiles_.strip, problem_.y.out); ++oy) add_row(isa, n, oy, first, end);
+    }
+    const A* from = tap_sums_.data();
+    for (int64_t c = first; c < end; c += kLanes, from += taps * kLanes) {
+      const int64_t channel = first_channel(c, problem_.channels, kLanes);
+      for (int64_t l = c - channel; l < std::min(kLanes, end - channel); ++l)
+        for (int64_t t = 0; t < taps; ++t)
+          sums_[(part * problem_.channels + channel + l) * taps + t] = from[t * kLanes + l];
+    }
+  }
+
+ private:
+  // Adds the products of row oy of grad, for channels [first, last).
+  template <class I>
+  void add_row(I isa, int64_t n, int64_t oy, int64_t first, int64_t last) {
+    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
+    const ConvAxis &y = problem_.y, &x = problem_.x;
+    const int64_t pixel = problem_.channels, at = oy * y.stride - y.pad;
+    const int64_t begin = std::clamp<int64_t>(ceil_div(-at, y.dilation), 0, y.taps);
+    const int64_t rows = std::clamp<int64_t>(ceil_div(y.in - at, y.dilation), begin, y.taps) - begin;
+    for (int64_t r = 0; r < rows; ++r) rows_[r] = image_ + (n * y.in + at + (begin + r) * y.dilation) * x.in * pixel;
+    const bool ends = n + 1 == problem_.batch && oy + 1 == y.out;
+    for (int64_t i = 0; i < x.out; i += tiles_.chunk)
+      for (int64_t k = 0; k < x.taps;) {
+        const int64_t columns = ceil_div(x.taps - k, ceil_div(x.taps - k, kMaxColumns));
+        const int64_t column = k * x.dilation - x.pad, last_column = column + (columns - 1) * x.dilation;
+        const int64_t end = std::min(i + tiles_.chunk, x.out), inner = std::clamp(ceil_div(-column, x.stride), i, end);
+        const WindowRow<T> window{grad_ + (n * y.out + oy) * x.out * pixel,
+                                  rows_.data(),
+                                  pixel,
+                                  first,
+                                  last,
+                                  column,
+                                  x.stride,
+                                  x.dilation,
+                                  x.in,
+                                  i,
+                                  end,
+                                  inner,
+                                  std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, inner, end),
+                                  ends || k > 0 ? 0 : y.stride,
+                                  tap_sums_.data() + (begin * x.taps + k) * kLanes,
+                                  x.taps * kLanes,
+                                  y.taps * x.taps * kLanes};
+        if constexpr (!kOldest<I::value>)
+          with_constant<kMaxColumns>(columns, [&](auto count) { add_windows_in_place<I, count>(isa, window, rows); });
+        k += columns;
+      }
+  }
+};
+
+}  // namespace
+
+void wgrad_pixels(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight) {
+  dispatch(problem.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using A = acc_t<T>;
+    const PixelTiles tiles(problem, vector_lanes<A>(), sizeof(T));
+    const WgradWork work{problem.batch * tiles.strips, tiles.channel_tiles, problem.channels,
+                         tiles.strip * problem.x.out * tiles.channels * (problem.y.taps * problem.x.taps + 4)};
+    const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
+    const auto make = [&](int64_t part_tiles, double* sums) {
+      return WgradPixelsKernel<T>(problem, tiles, from, g, part_tiles, sums);
+    };
+    sum_parts<T>(problem, work, make, from, g, weight);
+  });
+}
+
+}  // namespace customops::cpu

@@ -1,0 +1,103 @@
+// Inner loops of wgrad over channels_last images, which are read in place: a register of sums for each tap.
+#pragma once
+
+#include "plan.h"
+
+namespace customops::cpu {
+
+constexpr int kMaxColumns = 5;  // of taps at once: as many as choose.cpp allows
+
+// A row of outputs, and the rows of pixels that its taps read. Taps beyond the ends of a row are left out.
+template <class T>
+struct WindowRow {
+  const T* grad;                     // of output 0 and channel 0
+  const T* const* image;             // for each row of taps: column 0 and channel 0
+  int64_t channels;                  // from one pixel to the next
+  int64_t first, last;               // channels to sum
+  int64_t column, stride, dilation;  // columns: of the first tap for output 0, to the next output, to the next tap
+  int64_t width;                     // columns of the image
+  int64_t begin, end;                // outputs
+  int64_t inner, outer;              // those whose taps all lie within the image
+  int64_t prefetched_rows;           // behind the last row of taps
+  acc_t<T>* sums;                    // of the first tap and channel
+  int64_t row_sums, register_sums;   // elements to the next row of taps, and to the next register of channels
+};
+
+template <class V, class T>
+void add_product(V& sum, const V& a, const T* p) {
+  V b;
+  b.load(p);
+  sum.fma(a, b);
+}
+
+// sums += grad * image for kRows rows of kColumns taps, of one register of channels.
+template <Capability c, int kRows, int kColumns, class T>
+void add_window_in_place(const WindowRow<T>& window, int64_t channel, acc_t<T>* sums) {
+  using V = Vec<c, acc_t<T>>;
+  V sum[kRows * kColumns];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].load(sums + r * window.row_sums + k * V::kLanes);
+  const int64_t pixel = window.channels, width = window.width, dilation = window.dilation, stride = window.stride;
+  const int64_t inner = window.inner, outer = window.outer;
+  const T* grad = window.grad + channel;
+  for (int64_t i = inner > window.begin ? window.begin : outer; i < window.end; i = i + 1 == inner ? outer : i + 1) {
+    V g;
+    g.load(grad + i * pixel);
+#pragma GCC unroll 8
+    for (int k = 0; k < kColumns; ++k) {
+      const int64_t x = window.column + i * stride + k * dilation;
+      if (uint64_t(x) < uint64_t(width))
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) add_product(sum[r * kColumns + k], g, window.image[r] + x * pixel + channel);
+    }
+  }
+  const T* from[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) from[r] = window.image[r] + (window.column + inner * stride) * pixel + channel;
+  const int64_t step = stride * pixel, tap_step = dilation * pixel, row = width * pixel,
+                prefetched = window.prefetched_rows;
+  grad += inner * pixel;
+  for (int64_t left = outer - inner; left > 0; --left, grad += pixel) {
+    V g;
+    g.load(grad);
+    const T* ahead = from[kRows - 1] + row;
+    for (int64_t y = 0; y < prefetched; ++y, ahead += row)
+      for (int64_t x = 0; x < step; x += pixel) __builtin_prefetch(ahead + x);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int k = 0; k < kColumns; ++k) add_product(sum[r * kColumns + k], g, from[r] + k * tap_step);
+      from[r] += step;
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].store(sums + r * window.row_sums + k * V::kLanes);
+}
+
+// The same for all the channels of a window. A function of its own for each instruction set.
+template <class I, int kColumns, class T>
+void add_windows_in_place(I isa, WindowRow<T> window, int64_t rows) {
+  constexpr int kRegisters = kVectorRegisters<I::value> == 32 ? 28 : 14;
+  constexpr int kMaxRows = std::min(kRegisters / kColumns, std::max(kColumns, kMaxColumns / kColumns));
+  for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
+    const int64_t count = ceil_div(rows, blocks);
+    with_constant<kMaxRows>(count, [&](auto constant) {
+      constexpr int kRows = constant;
+      outline(isa, [=](auto) {
+        constexpr int64_t kLanes = Vec<I::value, acc_t<T>>::kLanes;
+        acc_t<T>* sums = window.sums;
+        for (int64_t c = window.first; c < window.last; c += kLanes, sums += window.register_sums)
+          add_window_in_place<I::value, kRows, kColumns>(window, first_channel(c, window.channels, kLanes), sums);
+      });
+    });
+    rows -= count;
+    window.image += count;
+    window.sums += count * window.row_sums;
+  }
+}
+
+}  // namespace customops::cpu

@@ -1,0 +1,78 @@
+// What the kernels of wgrad share: the work is cut into parts by its size alone, and the parts are added in order, so
+// that the result does not depend on the number of threads.
+#pragma once
+
+#include <cmath>
+
+#include "plan.h"
+
+namespace customops::cpu {
+
+constexpr int64_t kParts = 64;         // tasks, about
+constexpr int64_t kTilesPerPart = 64;  // at most: a part is summed in float32, parts are added in float64
+
+struct WgradWork {
+  int64_t tiles;               // of the rows of all images
+  int64_t channel_tiles;       // of the channels of each
+  int64_t channels;            // of the sums: those of the weight, or several times as many
+  int64_t tile_multiply_adds;  // about
+};
+
+// One tap without the padding: zeros times infinity would be NaN.
+template <class T>
+double one_tap(const Problem& problem, const T* image, const T* grad, int64_t c, int64_t tap) {
+  const int64_t ky = tap / problem.x.taps, kx = tap % problem.x.taps,
+                step = problem.channels_last ? problem.channels : 1;
+  const auto row = [&](int64_t n, int64_t y, int64_t height, int64_t width) {
+    return problem.channels_last ? (n * height + y) * width * problem.channels + c
+                                 : ((n * problem.channels + c) * height + y) * width;
+  };
+  double sum = 0;
+  for (int64_t n = 0; n < problem.batch; ++n)
+    for (int64_t oy = 0; oy < problem.y.out; ++oy) {
+      const int64_t iy = oy * problem.y.stride - problem.y.pad + ky * problem.y.dilation;
+      if (iy < 0 || iy >= problem.y.in) continue;
+      const T *const from = image + row(n, iy, problem.y.in, problem.x.in), *const g = grad + row(n, oy, problem.y.out,
+                                                                                                  problem.x.out);
+      for (int64_t ox = 0; ox < problem.x.out; ++ox) {
+        const int64_t ix = ox * problem.x.stride - problem.x.pad + kx * problem.x.dilation;
+        if (ix >= 0 && ix < problem.x.in) sum += double(g[ox * step]) * double(from[ix * step]);
+      }
+    }
+  return sum;
+}
+
+// weight = the sums of kernels that make(tiles, sums) returns, one a thread. A kernel's run(isa, item) takes the next
+// `tiles` tiles of one tile of channels, and writes sums[item / channel_tiles][channel][tap].
+template <class T, class MakeKernel>
+void sum_parts(const Problem& problem, const WgradWork& work, const MakeKernel& make, const T* image, const T* grad,
+               const Tensor& weight) {
+  const int64_t part_tiles =
+      std::clamp<int64_t>(work.tiles * work.channel_tiles / kParts, 1, std::min(work.tiles, kTilesPerPart));
+  const int64_t parts = ceil_div(work.tiles, part_tiles), kernel_taps = problem.y.taps * problem.x.taps;
+  std::vector<double> sums(parts * work.channels * kernel_taps);
+  parallel(parts * work.channel_tiles, kGrain * 4 / (work.tile_multiply_adds * part_tiles),
+           [&](int64_t begin, int64_t end) {
+             auto kernel = make(part_tiles, sums.data());
+             run_simd([&](auto isa) {
+               for (int64_t item = begin; item < end; ++item) kernel.run(isa, item);
+             });
+           });
+  void* const out = weight.mutable_data_ptr();
+  const bool float32 = weight.scalar_type() == ScalarType::Float;
+  const int64_t taps = problem.channels * kernel_taps;
+  const int64_t terms = int64_t(sums.size()) / taps;  // of the next images of a stack, and of the next part
+  parallel(taps, kGrain / terms, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      double sum = 0;
+      for (int64_t term = 0; term < terms; ++term) sum += sums[term * taps + i];
+      if (!std::isfinite(sum)) sum = one_tap(problem, image, grad, i / kernel_taps, i % kernel_taps);
+      if (float32)
+        static_cast<float*>(out)[i] = float(sum);
+      else
+        static_cast<T*>(out)[i] = T(acc_t<T>(sum));
+    }
+  });
+}
+
+}  // namespace customops::cpu
