@@ -25,6 +25,32 @@ def modules(tmp_path_factory):
     return compiled(tmp_path_factory.mktemp("modules"))
 
 
+@pytest.fixture
+def windows(modules):
+    return modules["windows"]
+
+
+@pytest.fixture
+def options(modules):
+    return modules["options"]
+
+
+@pytest.fixture
+def tensor():
+    generator = torch.Generator().manual_seed(0)
+    return lambda *shape, dtype=torch.float32: torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+@pytest.fixture
+def draws(modules):
+    return modules["draws"]
+
+
+@pytest.fixture
+def functions(modules):
+    return modules["functions"]
+
+
 @pytest.fixture(scope="session")
 def cmake_build(tmp_path_factory):
     """The build folder of examples/cpp, libcustomops.so in customops/; CUSTOMOPS_WAYS_CMAKE keeps it between runs."""
