@@ -79,6 +79,19 @@ struct Vec<kNeon, float> {
   }
 };
 
+// Loads two neighbours by one instruction, and steps p behind them. The compiler finds neither where it adds an index
+// to p.
+inline void load_two(Vec<kNeon, float> (&two)[2], const float*& p) {
+  const auto& both = *reinterpret_cast<const float (*)[8]>(p);
+  asm("ldp %q0, %q1, [%2], #32" : "=w"(two[0].v), "=w"(two[1].v), "+r"(p) : "m"(both));
+}
+
+// Loads, and steps p by `step` elements.
+inline void load_and_step(Vec<kNeon, float>& v, const float*& p, int64_t step) {
+  const auto& one = *reinterpret_cast<const float (*)[4]>(p);
+  asm("ld1 {%0.4s}, [%1], %2" : "=w"(v.v), "+r"(p) : "r"(step * sizeof(float)), "m"(one));
+}
+
 template <>
 struct Vec<kNeon, double> {
   static constexpr int kLanes = 2;

@@ -223,6 +223,15 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
 };
 #endif
 
+// Whether loads are instructions of their own, because no other takes an operand in memory. Loops then load neighbours
+// by twos, or step their pointers while loading. neon.h has the functions.
+template <class V>
+constexpr bool kOwnLoads = CUSTOMOPS_NEON && std::is_same_v<V, Vec<Capability::baseline, float>>;
+template <class V>
+void load_two(V (&two)[2], const float*& p);
+template <class V>
+void load_and_step(V& v, const float*& p, int64_t step);
+
 // The first n of kMax elements, by copies of sizes that the compiler knows.
 template <int kMax, class T>
 void copy_part(const T* from, T* to, int64_t n) {

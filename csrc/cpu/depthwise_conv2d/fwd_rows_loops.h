@@ -74,6 +74,10 @@ inline void advance(int64_t& at, int64_t step) {
   asm("" : "+r"(at));
 }
 
+// Whether a load also steps to the next pixel.
+template <bool kPadded, class V, class T>
+constexpr bool kStepsInLoads = kOwnLoads<V> && !kPadded && std::is_same_v<T, float>;
+
 // Adds weight * row to neighbouring outputs, for taps [first, taps) of each row.
 template <bool kPadded, class V, int kCount, class T>
 void add_rows(const InputRow<T>* begin, const InputRow<T>* end, const int64_t* columns, int64_t first, int64_t taps,
@@ -85,6 +89,15 @@ void add_rows(const InputRow<T>* begin, const InputRow<T>* end, const int64_t* c
       typename std::decay_t<decltype(rows)>::Sample factor, v;
       rows.load_weight(factor, weight);
       int64_t at = position.offset_of(columns[t]), x = position.column + columns[t];
+      if constexpr (kStepsInLoads<kPadded, V, T>) {
+        const T* from = rows.row.from + at;
+#pragma GCC unroll 16
+        for (V& sum : out) {
+          load_and_step(v, from, step);
+          sum.fma(factor, v);
+        }
+        continue;
+      }
 #pragma GCC unroll 16
       for (int i = 0; i < kCount; ++i, advance(at, step), x += position.stride) {
         rows.template load<kPadded>(v, at, x, position.width);

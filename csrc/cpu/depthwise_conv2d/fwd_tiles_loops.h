@@ -5,7 +5,8 @@
 
 namespace customops::cpu {
 
-constexpr int kRegisters = 8;  // sums at a time: enough to hide the latency of a multiply-add
+constexpr int kRegisters = 8;       // sums at a time: enough to hide the latency of a multiply-add
+constexpr int kManyRegisters = 16;  // where loads are instructions of their own: a tap's other ones are shared by more
 
 // Computes kCount registers of outputs, `step` elements apart. A tap has one weight (kOneChannel), or as many as a step
 // has elements.
@@ -20,6 +21,24 @@ void add_all_taps(const A* buffer, int64_t step, const std::vector<TilePlan::Tap
     V factor;
     set(factor, weight);
     const A* from = buffer + tap->offset;
+    if constexpr (kOwnLoads<V> && kOneChannel && kCount % 2 == 0) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kCount; i += 2) {
+        V two[2];
+        load_two(two, from);
+        out[i].fma(factor, two[0]);
+        out[i + 1].fma(factor, two[1]);
+      }
+      continue;
+    } else if constexpr (kOwnLoads<V>) {
+#pragma GCC unroll 16
+      for (V& sum : out) {
+        V v;
+        load_and_step(v, from, step);
+        sum.fma(factor, v);
+      }
+      continue;
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kCount; ++i, from += step) out[i].fma(factor, from);
   }
@@ -35,7 +54,7 @@ void add_run(I isa, const A* from, const std::vector<TilePlan::TapOffset>& taps,
     const auto every = [&](auto one, int64_t first, int64_t step) {  // registers of the same channels
       for (int64_t at = first; at < length;) {
         const int64_t left = ceil_div(length - at, step);
-        with_constant<kRegisters>(std::min<int64_t>(left, kRegisters), [&](auto constant) {
+        const auto block = [&](auto constant) {
           constexpr int kCount = constant;
           V sums[kCount];
           add_all_taps<one>(from + at, step, taps, weight + first, bias + first, sums);
@@ -47,7 +66,13 @@ void add_run(I isa, const A* from, const std::vector<TilePlan::TapOffset>& taps,
           else
             sums[kCount - 1].store(end);
           at += kCount * step;
-        });
+        };
+        if constexpr (kOwnLoads<V>)
+          if (left >= kManyRegisters) {
+            block(std::integral_constant<int, kManyRegisters>());
+            continue;
+          }
+        with_constant<kRegisters>(std::min<int64_t>(left, kRegisters), block);
       }
     };
     if (one_channel) return every(std::true_type(), 0, V::kLanes);

@@ -12,6 +12,16 @@ template <class T>
 struct GradRow {
   const T* first;
   int64_t register_stride, pixel_stride, prefetch_distance;
+
+  // Registers of two pixels.
+  template <class V>
+  void load_two(V (&two)[2]) {
+    for (V& v : two) {
+      __builtin_prefetch(first + prefetch_distance);
+      v.load(first);
+      first += pixel_stride;
+    }
+  }
 };
 
 // sums += grad * buffer, a register for each of kCount taps, over registers `step` elements apart in a row of `length`.
@@ -22,7 +32,23 @@ void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int6
   const A* from[kCount];
 #pragma GCC unroll 16
   for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
-  for (int64_t at = 0; at < length; at += step, grad.first += grad.pixel_stride) {
+  int64_t at = 0;
+  if constexpr (kOwnLoads<V>)
+    if (step == V::kLanes) {
+      for (; at + 2 * step <= length; at += 2 * step) {
+        V g[2], two[2];
+        grad.load_two(g);
+#pragma GCC unroll 16
+        for (int i = 0; i < kCount; ++i) {
+          load_two(two, from[i]);
+          sum[i].fma(g[0], two[0]);
+          sum[i].fma(g[1], two[1]);
+        }
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kCount; ++i) from[i] -= at;
+    }
+  for (; at < length; at += step, grad.first += grad.pixel_stride) {
     V g;
     __builtin_prefetch(grad.first + grad.prefetch_distance);
     g.load(grad.first);
@@ -66,7 +92,23 @@ void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_
   for (V& v : sum) v.set(0);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) from[r] = buffer + offsets[r * kColumns];
-  for (int64_t at = 0; at < length; at += V::kLanes, grad.first += grad.pixel_stride) {
+  int64_t at = 0;
+  if constexpr (kOwnLoads<V>)  // two pixels at once share the columns that they both read
+    for (; at + 2 * V::kLanes <= length; at += 2 * V::kLanes) {
+      V g[2], two[2];
+      grad.load_two(g);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const A* columns = from[r] + at;
+#pragma GCC unroll 8
+        for (int k = 0; k <= kColumns; ++k) {
+          if (k % 2 == 0) load_two(two, columns);
+          if (k < kColumns) sum[r * kColumns + k].fma(g[0], two[k % 2]);
+          if (k > 0) sum[r * kColumns + k - 1].fma(g[1], two[k % 2]);
+        }
+      }
+    }
+  for (; at < length; at += V::kLanes, grad.first += grad.pixel_stride) {
     V g;
     __builtin_prefetch(grad.first + grad.prefetch_distance);
     g.load(grad.first);
