@@ -92,6 +92,11 @@ def mistakes():
 
 # Operators that torch 2.15 has no more, and more of what is not covered.
 OTHERS = [
+    ("at::_int_mm(x, x)", "aten_stable: _int_mm is not covered: call torch._int_mm in Python"),
+    (
+        'torch::Library({}, "theirs", nullptr).def("f", [](Kind) {})',
+        "aten_stable: an enum or an object of your own in an operator of TORCH_LIBRARY is not covered",
+    ),
     ("at::cholesky(x)", "aten_stable: cholesky is not covered: write at::linalg_cholesky(x, upper)"),
     ("x.cholesky(true)", "aten_stable: Tensor::cholesky is not covered: write at::linalg_cholesky(x, upper)"),
     (

@@ -179,6 +179,8 @@ inline Tensor operator/(const c10::Scalar& a, const Tensor& b) {
   }
 ATEN_STABLE_UNCOVERED_FUNCTION(stft, "call it in Python, around your op")
 ATEN_STABLE_UNCOVERED_FUNCTION(istft, "call it in Python, around your op")
+ATEN_STABLE_UNCOVERED_FUNCTION(_int_mm, "call torch._int_mm in Python, or at::mm on tensors of float")
+ATEN_STABLE_UNCOVERED_FUNCTION(_scaled_mm, "call torch._scaled_mm in Python, around your op")
 ATEN_STABLE_UNCOVERED_FUNCTION(sparse_coo_tensor, "return indices and values, and make the tensor in Python")
 // Until torch 2.15 dropped them.
 ATEN_STABLE_UNCOVERED_FUNCTION(cholesky, "write at::linalg_cholesky(x, upper)")
