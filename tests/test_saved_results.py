@@ -11,6 +11,7 @@ if not (ROOT / "benchmarks").is_dir():  # the tests of a wheel come without the 
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "docs/figures")]
 import counters  # noqa: E402
 import harness  # noqa: E402
+import instructions  # noqa: E402
 import overhead  # noqa: E402
 import results  # noqa: E402
 import sve as sve_loops  # noqa: E402
@@ -79,3 +80,14 @@ def test_the_loop_of_an_activation_is_counted():
         assert sve_loops.loops(arm(*four)) == {}
     found = sve_loops.rows({way: {"leaky": 8} for way in sve_loops.WAYS})
     assert found == [{"activation": "leaky", "neon": 2.0, "sve128": 2.0, "sve256": 1.0}]
+
+
+def test_instructions_for_an_output():
+    """Two blocks, one of them with vectors: two more outputs take it four times more, and the other once."""
+    code = b"IN: f\n0x10:  ab  fmla v0.4s, v1.4s\n0x14:  ab  b.ne #0x10\n\nIN: g\n0x20:  ab  ret\n\n"
+    traces = [
+        b"".join(b"Trace 0: 0x7f [0/%016x/1/2] f\n" % at for at in ran) for ran in ([16, 32], [16] * 5 + [32] * 2)
+    ]
+    begin, middle = len(code), len(code + traces[0])
+    notes = [["call", 1, 2, begin, middle], ["call", 2, 4, middle, middle + len(traces[1])]]
+    assert instructions.shown(code + b"".join(traces), notes) == {"call": (4.5, 4.0)}
