@@ -39,11 +39,12 @@ Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor, int64_t
     const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, plan.block_channels) : c;
     for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
-        int64_t channel = first % plan.weight_channels;
-        for (int64_t i = first; i < first + plan.block_channels; ++i) {
-          *to++ = i < plan.channels ? weight(channel * taps + term.tap) : 0;
-          if (++channel == plan.weight_channels) channel = 0;
-        }
+        if (plan.weight_channels < plan.channels)
+          for (int64_t i = first; i < first + plan.block_channels; ++i)
+            *to++ = i < plan.channels ? weight(i % plan.weight_channels * taps + term.tap) : 0;
+        else
+          for (int64_t i = first; i < first + plan.block_channels; ++i)
+            *to++ = i < plan.channels ? weight(i * taps + term.tap) : 0;
         for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
       }
   }
