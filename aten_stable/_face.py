@@ -519,7 +519,7 @@ def _function(namespace, name, doc, entries):
             if wrong and not text.startswith("incompatible function arguments"):
                 text = f"{function.__qualname__}(): incompatible function arguments. It takes: {'; '.join(schemas)}. torch says: {text}"
                 raise TypeError(text) from None
-            if thrown := re.match(r"aten_stable:(TypeError|NotImplementedError):", text):
+            if thrown := re.match(r"aten_stable:((?:Index|Value|Type|NotImplemented)Error):", text):
                 raise getattr(builtins, thrown[1])(text[thrown.end() :]) from None
             if wrong:
                 raise TypeError(f"{function.__qualname__}(): {text}") from None

@@ -136,19 +136,29 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
                                        f(pass<std::tuple_element_t<I, typename S::Declared>>(std::get<I>(held))...));
   }
 
-  // The types that torch turns into Python's; where a Python file is in front, it knows two more, by their first words.
+  // Throws what torch.ops turns into the same exception of Python's. Torch 2.15 makes a RuntimeError of all that a
+  // kernel throws: a Python file in front of the module reads the type off the first words.
+  template <bool in_module, class E>
+  [[noreturn]] void throw_as(const char* type, const std::exception& error) {
+    if (in_module) throw std::runtime_error(text("aten_stable:", type, ":", error.what()));
+    throw E(error.what());
+  }
   template <bool in_module, class F>
   void with_known_errors(const F& f) {
     try {
       f();
     } catch (const c10::IndexError& error) {
-      throw std::out_of_range(error.what());
+      throw_as<in_module, std::out_of_range>("IndexError", error);
     } catch (const c10::ValueError& error) {
-      throw std::invalid_argument(error.what());
+      throw_as<in_module, std::invalid_argument>("ValueError", error);
     } catch (const c10::TypeError& error) {
-      throw std::runtime_error(text(in_module ? "aten_stable:TypeError:" : "", error.what()));
+      throw_as<in_module, std::runtime_error>("TypeError", error);
     } catch (const c10::NotImplementedError& error) {
-      throw std::runtime_error(text(in_module ? "aten_stable:NotImplementedError:" : "", error.what()));
+      throw_as<in_module, std::runtime_error>("NotImplementedError", error);
+    } catch (const std::out_of_range& error) {
+      throw_as<in_module, std::out_of_range>("IndexError", error);
+    } catch (const std::invalid_argument& error) {
+      throw_as<in_module, std::invalid_argument>("ValueError", error);
     }
   }
 

@@ -86,6 +86,7 @@ void add_products(I isa, GradRow<T> grad, const A* buffer, const int64_t* offset
 template <Capability c, int kRows, int kColumns, class T, class A>
 void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
   using V = Vec<c, A>;
+  static_assert(kColumns % 2 == 1);  // so that loads by twos end with the window
   V sum[kRows * kColumns];
   const A* from[kRows];
 #pragma GCC unroll 32
