@@ -47,7 +47,7 @@ def stored(loop: list[str]) -> int:
     return sum(number for line in loop for start, number in STORES.items() if line.startswith(start))
 
 
-def shortest_loop(body: dict[int, str]) -> float | None:
+def best_loop(body: dict[int, str]) -> float | None:
     """Instructions for a register of outputs, of the loop that takes the fewest and computes with vectors; None without."""
     lengths = []
     for at, text in body.items():
@@ -65,7 +65,7 @@ def loops(listing: str) -> dict[str, float]:
     found = {}
     for name, body in functions(listing).items():
         activation = re.search(r"elements<0, (?:customops::)?(\w+)", name)
-        if activation and "float" in name and "run_" in name and (length := shortest_loop(body)):
+        if activation and "float" in name and "run_" in name and (length := best_loop(body)):
             found[activation[1].lower()] = length
     return found
 

@@ -136,8 +136,8 @@ namespace aten_stable __attribute__((visibility("hidden"))) {
                                        f(pass<std::tuple_element_t<I, typename S::Declared>>(std::get<I>(held))...));
   }
 
-  // Throws what torch.ops turns into the same exception of Python's. Torch 2.15 makes a RuntimeError of all that a
-  // kernel throws: a Python file in front of the module reads the type off the first words.
+  // Throws what torch.ops turns into the same exception of Python's. Torch 2.15 makes a RuntimeError of a kernel's
+  // std::invalid_argument: a Python file in front of the module reads the type off the first words.
   template <bool in_module, class E>
   [[noreturn]] void throw_as(const char* type, const std::exception& error) {
     if (in_module) throw std::runtime_error(text("aten_stable:", type, ":", error.what()));
