@@ -92,6 +92,14 @@ inline void load_and_step(Vec<kNeon, float>& v, const float*& p, int64_t step) {
   asm("ld1 {%0.4s}, [%1], %2" : "=w"(v.v), "+r"(p) : "r"(step * sizeof(float)), "m"(one));
 }
 
+// Loads three neighbours by one instruction, and steps p behind them. %S0 to %U0: registers that follow each other.
+inline void load_three(Vec<kNeon, float> (&three)[3], const float*& p) {
+  const auto& all = *reinterpret_cast<const float (*)[12]>(p);
+  float32x4x3_t v;
+  asm("ld1 {%S0.4s - %U0.4s}, [%1], #48" : "=w"(v), "+r"(p) : "m"(all));
+  for (int i = 0; i < 3; ++i) three[i].v = v.val[i];
+}
+
 template <>
 struct Vec<kNeon, double> {
   static constexpr int kLanes = 2;

@@ -224,11 +224,13 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
 #endif
 
 // Whether loads are instructions of their own, because no other takes an operand in memory. Loops then load neighbours
-// by twos, or step their pointers while loading. neon.h has the functions.
+// by twos or threes, or step their pointers while loading. neon.h has the functions.
 template <class V>
 constexpr bool kOwnLoads = CUSTOMOPS_NEON && std::is_same_v<V, Vec<Capability::baseline, float>>;
 template <class V>
 void load_two(V (&two)[2], const float*& p);
+template <class V>
+void load_three(V (&three)[3], const float*& p);
 template <class V>
 void load_and_step(V& v, const float*& p, int64_t step);
 

@@ -123,7 +123,8 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
 // Whether wgrad best reads pixels in place. At a stride few taps read each, so that a buffer does not pay. Larger
 // windows and rows shorter than theirs have too many sums for their pixels.
 bool multiplies_in_place(const Problem& problem, const Machine& machine) {
-  const bool few_registers = machine.capability == Capability::avx2;  // 16, too few for the sums of 5x5 taps
+  // AVX2 has 16, too few for the sums of 5x5 taps. On ARM these take fewer instructions from a buffer.
+  const bool few_registers = machine.capability < Capability::avx512;
   return problem.channels_last && problem.channels >= lanes_of(problem, machine) && problem.x.stride > 1 &&
          problem.y.taps <= (few_registers ? 3 : 5) && problem.x.taps <= 5 && problem.x.out >= problem.x.taps &&
          register_bytes(machine.capability) > kOldestBytes;

@@ -5,7 +5,8 @@
 
 namespace customops::cpu {
 
-constexpr int kTapsAtOnce = 9;  // scattered ones: each needs a pointer
+constexpr int kTapsAtOnce = 9;         // scattered ones: each needs a pointer
+constexpr int kTapsOfThreeAtOnce = 8;  // those that have three registers each
 
 // A row of grad. In elements: from one register of a pixel to the next, to the next pixel, to what is prefetched.
 template <class T>
@@ -64,12 +65,61 @@ void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int6
   }
 }
 
+// The same for the three registers of a step, where one instruction loads them: pixels of three channels.
+template <Capability c, int kCount, class A>
+void add_products_of_three(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+  using V = Vec<c, A>;
+  V sum[kCount][3];
+  const A* from[kCount];
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    for (V& v : sum[i]) v.set(0);
+    from[i] = buffer + offsets[i];
+  }
+  for (; length >= 3 * V::kLanes; length -= 3 * V::kLanes) {
+    V g[3], three[3];
+    load_three(g, grad);
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      load_three(three, from[i]);
+      for (int r = 0; r < 3; ++r) sum[i][r].fma(g[r], three[r]);
+    }
+  }
+  V one;
+  one.set(1);
+#pragma GCC unroll 3
+  for (int r = 0; r < 3; ++r) {
+    V g;
+    if (r * V::kLanes < length) g.load(grad + r * V::kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      A* const to = sums + (3 * i + r) * V::kLanes;
+      if (r * V::kLanes < length) sum[i][r].fma(g, from[i] + r * V::kLanes);
+      sum[i][r].fma(one, to);
+      sum[i][r].store(to);
+    }
+  }
+}
+
+// How many taps add_products takes at most.
+template <class V>
+int64_t taps_at_once(int64_t step) {
+  return kOwnLoads<V> && step == 3 * V::kLanes ? kTapsOfThreeAtOnce : kTapsAtOnce;
+}
+
 // The same for `count` taps, and for all the registers of a step. A function of its own for each instruction set, which
 // dtypes share.
 template <class I, class T, class A>
 void add_products(I isa, GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t count, int64_t length,
                   int64_t step, A* sums) {
-  constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
+  using V = Vec<I::value, A>;
+  constexpr int64_t kLanes = V::kLanes;
+  if constexpr (kOwnLoads<V> && std::is_same_v<T, A>)
+    if (step == 3 * kLanes)
+      return with_constant<kTapsOfThreeAtOnce>(count, [&](auto constant) {
+        constexpr int kCount = constant;
+        outline(isa, [=](auto) { add_products_of_three<I::value, kCount>(grad.first, buffer, offsets, length, sums); });
+      });
   with_constant<kTapsAtOnce>(count, [&](auto constant) {
     constexpr int kCount = constant;
     outline(isa, [=](auto) {
