@@ -148,6 +148,10 @@ CPU_TABLE = [
     ("wgrad", "float32", "nchw", (8, 64, 28, 28), (3, 3), 2, "wgrad_rows", "holds channels"),
     ("wgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 3), 2, "wgrad_pixels", "read in place"),
     ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (3, 3), 1, "wgrad_rows", "holds channels"),
+    ("fwd", "float16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
+    ("dgrad", "bfloat16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
+    ("wgrad", "float32", "nchw", (8, 64, 61, 3), (1, 1), 1, "wgrad_scale", "flat arrays"),
+    ("wgrad", "float32", "nchw", (8, 64, 5, 5), (1, 1), 1, "wgrad_rows", "holds channels"),
 ]
 
 

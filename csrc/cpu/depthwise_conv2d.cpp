@@ -16,14 +16,18 @@ void run_fwd_or_dgrad(const Problem& problem, Direction direction, const ConvTen
     case Kernel::fwd_planes: return fwd_planes(problem, direction, tensors);
     case Kernel::fwd_pixels: return fwd_pixels(problem, direction, choice, tensors);
     case Kernel::fwd_tiles: return fwd_tiles(problem, direction, tensors);
+    case Kernel::fwd_scale: return fwd_scale(problem, tensors);
     default: return fwd_rows(problem, direction, choice, tensors);
   }
 }
 
 void run_wgrad(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight) {
   const Choice choice = choose_wgrad(problem, this_machine());
-  if (choice.kernel == Kernel::wgrad_pixels) return wgrad_pixels(problem, image, grad, weight);
-  wgrad_rows(problem, choice, image, grad, weight);
+  switch (choice.kernel) {
+    case Kernel::wgrad_pixels: return wgrad_pixels(problem, image, grad, weight);
+    case Kernel::wgrad_scale: return wgrad_scale(problem, image, grad, weight);
+    default: return wgrad_rows(problem, choice, image, grad, weight);
+  }
 }
 
 }  // namespace

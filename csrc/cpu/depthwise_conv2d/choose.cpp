@@ -10,8 +10,8 @@
 namespace customops::cpu {
 namespace {
 
-constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels",  "fwd_rows",    "fwd_tiles",
-                                        "wgrad_rows", "wgrad_tiles", "wgrad_pixels"};
+constexpr const char* kKernelNames[] = {"fwd_planes", "fwd_pixels",  "fwd_rows",     "fwd_tiles",  "fwd_scale",
+                                        "wgrad_rows", "wgrad_tiles", "wgrad_pixels", "wgrad_scale"};
 constexpr int64_t kTinyPlane = 32;          // pixels
 constexpr int64_t kMaxStacked = 64;         // images, unless all are stacked
 constexpr int64_t kPixelsPerTap = 4;        // of all images, at least, for each tap of a stack
@@ -22,6 +22,7 @@ constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window, of im
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
+constexpr int64_t kFlatProducts = 48;  // pixels of a plane, at least: each plane has a part of a register
 // Bytes of a register of an instruction set that has fewer specialised loops (kOldest).
 constexpr int64_t kOldestBytes = kOldest<Capability::baseline> ? 16 : 0;
 
@@ -46,6 +47,15 @@ bool has_tiny_planes(const Problem& problem) {
 }
 
 int64_t registers_of(int64_t channels, int64_t images, int64_t lanes) { return ceil_div(channels, lanes) * images; }
+
+// Whether each output of an axis is a multiple of the pixel at the same place.
+bool is_scale(const ConvAxis& a) { return a.taps == 1 && a.stride == 1 && a.pad == 0 && a.out == a.in; }
+
+// Whether contiguous planes are only multiplied, and so large that they are best read as flat arrays.
+bool has_flat_planes(const Problem& problem, int64_t fewest_pixels) {
+  const int64_t pixels = problem.y.in * problem.x.in;
+  return !problem.channels_last && is_scale(problem.y) && is_scale(problem.x) && pixels >= fewest_pixels;
+}
 
 // How many contiguous images to take for one of more channels, so that the channels fill registers best. Each image of
 // a stack has a copy of the weight, which must cost little beside the pixels.
@@ -138,6 +148,8 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
   // rows, as fwd_rows does.
   const bool split = direction == Direction::fwd && problem.x.dilation > 1 && problem.x.taps > 2;
   const bool bf16 = problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16 && !few;
+  if (has_flat_planes(problem, 2 * lanes))
+    return {Kernel::fwd_scale, false, "contiguous, one tap: planes are flat arrays"};
   if (has_planes_kernel(problem) && fills_registers(problem, width, lanes))
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
   if (few && (split || !stacking_pays(problem, images, lanes)))
@@ -148,9 +160,6 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
   const std::string which = images > 1 ? " of " + std::to_string(images) + " images" : "";
   return {Kernel::fwd_rows, bf16, "contiguous: rows are transposed, so that a register holds channels" + which, images};
 }
-
-// Whether each output of an axis is a multiple of the pixel at the same place.
-bool is_scale(const ConvAxis& a) { return a.taps == 1 && a.stride == 1 && a.pad == 0 && a.out == a.in; }
 
 // The largest divisor of n up to `most`, which is 1 or more.
 int64_t largest_divisor(int64_t n, int64_t most) {
@@ -205,6 +214,8 @@ Choice choose_dgrad(const Problem& problem, const Machine& machine) {
 
 Choice choose_wgrad(const Problem& problem, const Machine& machine) {
   const int64_t lanes = lanes_of(problem, machine), images = images_to_stack(problem, lanes);
+  if (has_flat_planes(problem, kFlatProducts))
+    return {Kernel::wgrad_scale, false, "contiguous, one tap: planes are flat arrays"};
   if (few_channels(problem, lanes) && !stacking_pays(problem, images, lanes))
     return {Kernel::wgrad_tiles, false, "few channels: a register holds neighbouring pixels"};
   if (multiplies_in_place(problem, machine))

@@ -25,7 +25,17 @@ struct Machine {
 enum class Direction { fwd, dgrad, wgrad };
 
 // In the order of kKernelNames in choose.cpp: the names of the files.
-enum class Kernel { fwd_planes, fwd_pixels, fwd_rows, fwd_tiles, wgrad_rows, wgrad_tiles, wgrad_pixels };
+enum class Kernel {
+  fwd_planes,
+  fwd_pixels,
+  fwd_rows,
+  fwd_tiles,
+  fwd_scale,
+  wgrad_rows,
+  wgrad_tiles,
+  wgrad_pixels,
+  wgrad_scale
+};
 
 struct Choice {
   Kernel kernel;

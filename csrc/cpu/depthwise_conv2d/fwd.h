@@ -17,6 +17,7 @@ void fwd_planes(const Problem& problem, Direction direction, const ConvTensors& 
 void fwd_pixels(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors);
 void fwd_rows(const Problem& problem, Direction direction, const Choice& choice, const ConvTensors& tensors);
 void fwd_tiles(const Problem& problem, Direction direction, const ConvTensors& tensors);
+void fwd_scale(const Problem& problem, const ConvTensors& tensors);  // dgrad is the same
 
 inline AxisTaps make_axis(const ConvAxis& a, Direction direction, int64_t phases = 1) {
   return direction == Direction::dgrad ? dgrad_axis(a) : fwd_axis(a, phases);

@@ -9,5 +9,6 @@ namespace customops::cpu {
 void wgrad_rows(const Problem& problem, const Choice& choice, const Tensor& image, const Tensor& grad,
                 const Tensor& weight);
 void wgrad_pixels(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight);
+void wgrad_scale(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight);
 
 }  // namespace customops::cpu
