@@ -117,11 +117,23 @@ def test_large_images_of_few_channels(channels, memory_format, device):
 @pytest.mark.parametrize("channels", [1, 3, 8, 17, 100])
 def test_images_that_are_only_multiplied(channels, memory_format, device):
     """One tap: rows of small images are computed as one row, those of large ones some at a time."""
-    for shape, dtype in (((20, channels, 5, 11), torch.float32), ((17, channels, 58, 1), torch.bfloat16),
+    for shape, dtype in (((20, channels, 5, 11), torch.float32), ((17, channels, 58, 1), torch.bfloat16), ((3, channels, 61, 3), torch.float64),
                          ((2, channels, 60, 31), torch.float32), ((1, channels, 53, 47), torch.float16)):  # fmt: skip
         x = image(shape, dtype, device, memory_format)
         weight = randn(channels, 1, 1, 1, dtype=dtype, device=device, seed=1)
         assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), 1, 0)
+
+
+@memory_formats
+@pytest.mark.parametrize("channels", [3, 8, 20, 70])
+def test_windows_wider_or_higher_than_images(channels, memory_format, device):
+    """Taps that read only padding are left out."""
+    for kernel, shape, dtype in (((29, 29), (9, 17), torch.float32), ((23, 1), (31, 9), torch.bfloat16),
+                                 ((2, 31), (5, 19), torch.float16), ((5, 16), (6, 40), torch.bfloat16),
+                                 ((1, 15), (1, 8), torch.float64), ((1, 4), (3, 50), torch.bfloat16)):  # fmt: skip
+        x = image((3, channels, *shape), dtype, device, memory_format)
+        weight = randn(channels, 1, *kernel, dtype=dtype, device=device, seed=1)
+        assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), 1, tuple(k // 2 for k in kernel))
 
 
 @memory_formats

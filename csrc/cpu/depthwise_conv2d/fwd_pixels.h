@@ -66,11 +66,16 @@ class PixelsKernel {
         if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
-      const int64_t distance = std::min<int64_t>(y.in_phases * row, kPrefetchBytes / sizeof(T));
-      const Prefetch<T> prefetch{image_row(n, last_row - y.in_phases + 1) + distance,
-                                 y.out_phases == 1 && rx == 0 ? y.in_phases : 0, row};
-      add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel, {0, 0, pixel, 0, x.in_phases, x.from},
-                       bias_, to + rx * pixel, x.out_phases * pixel, prefetch);
+      // What a block of outputs reads is prefetched while the block before it is computed.
+      const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
+      const int64_t distance = std::min(y.in_phases * row, block);
+      // Of the rows that a stride steps over, a dilation may read only some.
+      const int64_t new_rows = std::max<int64_t>(y.phases.size(), 1), step = y.in_phases / new_rows;
+      const Prefetch<T> prefetch{image_row(n, last_row - (new_rows - 1) * step) + distance,
+                                 y.out_phases == 1 && rx == 0 ? new_rows : 0, step * row};
+      add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel,
+                       {0, 0, pixel, 0, x.in_phases, x.from, 0, x.from}, bias_, to + rx * pixel, x.out_phases * pixel,
+                       prefetch);
     }
   }
 

@@ -65,7 +65,8 @@ class RowsKernel {
           *end++ = {loader_.data() + loader_.row_offset(q - q0 + tap.shift - y.first, tap.phase), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
-      const BlockPosition position{0, 0, V::kLanes, 0, 1, 0};
+      const auto [inside, inside_end] = loader_.inside(x.taps[rx]);
+      const BlockPosition position{0, 0, V::kLanes, 0, 1, 0, inside, inside_end};
       if (plan_.channels_last)
         add_up_row<false>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, loader_.buffer_size, position, bias_,
                           to_ + ((n * y.to + oy) * x.to + rx) * pixel + c, x.out_phases * pixel);
@@ -94,11 +95,17 @@ class RowsKernel {
       if (at + V::kLanes <= end && channels == V::kLanes) {
 #pragma GCC unroll 16
         for (int l = 0; l < V::kLanes; ++l) block.store(l, to + l * plane + at);
+        continue;
+      }
+      const int64_t left = std::min<int64_t>(V::kLanes, count - x);
+      if constexpr (V::kLanes * sizeof(T) == 64) {  // a store of a part is one instruction
+#pragma GCC unroll 16
+        for (int l = 0; l < V::kLanes; ++l)
+          if (l < channels) store_part(block.row[l], to + l * plane + at, left);
       } else {
         T part[V::kLanes][V::kLanes];
 #pragma GCC unroll 16
         for (int l = 0; l < V::kLanes; ++l) block.store(l, part[l]);
-        const int64_t left = std::min<int64_t>(V::kLanes, count - x);
         for (int l = 0; l < channels; ++l) copy_part<V::kLanes>(part[l], to + l * plane + at, left);
       }
     }

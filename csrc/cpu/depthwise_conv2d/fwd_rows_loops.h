@@ -20,8 +20,13 @@ struct BlockPosition {
   int64_t pixel_stride;           // elements from one column to the next
   int64_t column, stride;         // column of the first output; columns to the next output
   int64_t width;                  // columns of the image
+  int64_t inside, inside_end;     // columns that are not padding
 
   int64_t offset_of(int64_t tap_column) const { return offset + (column + tap_column) * pixel_stride; }
+  // Whether taps at columns [first, last] read only padding, for so many outputs.
+  bool all_padding(int64_t first, int64_t last, int64_t outputs) const {
+    return column + (outputs - 1) * stride + last < inside || column + first >= inside_end;
+  }
 };
 
 // Whether one instruction adds the products of two rows of T to a register V.
@@ -107,10 +112,33 @@ void add_rows(const InputRow<T>* begin, const InputRow<T>* end, const int64_t* c
   });
 }
 
+// The same for two or four neighbouring taps of one row, of which an instruction adds two products.
+template <int kTaps, bool kPadded, class V, int kCount, class T>
+void add_pairs_of_taps(const InputRow<T>& row, int64_t column, const BlockPosition& position, V (&out)[kCount]) {
+  const int64_t step = position.stride * position.pixel_stride;
+  typename V::Pair factor[kTaps / 2], v;
+#pragma GCC unroll 2
+  for (int t = 0; t < kTaps / 2; ++t) {
+    const acc_t<T>* weight = row.weight + position.weight_offset + 2 * t * V::kLanes;
+    factor[t].load(weight, weight + V::kLanes);
+  }
+  int64_t at = position.offset_of(column), x = position.column + column;
+#pragma GCC unroll 32
+  for (int p = 0; p < kCount + kTaps - 2; ++p, advance(at, step), x += position.stride) {
+    v.load(pixel_or_zeros<kPadded, V>(row.from + at, x, position.width),
+           pixel_or_zeros<kPadded, V>(row.from + at + step, x + position.stride, position.width));
+#pragma GCC unroll 2
+    for (int t = 0; t < kTaps / 2; ++t)
+      if (p - 2 * t >= 0 && p - 2 * t < kCount) out[p - 2 * t].fma(factor[t], v);
+  }
+}
+
 // The same for neighbouring taps, kTaps at a time: each register of the row is loaded once for all of them.
 template <int kTaps, bool kPadded, class V, int kCount, class T>
 void add_neighbouring_taps(const InputRow<T>* begin, const InputRow<T>* end, int64_t column, int64_t taps,
                            const BlockPosition& position, V (&out)[kCount]) {
+  if constexpr (kByPairs<V, T> && kTaps % 2 == 0)
+    if ((end - begin) % 2 == 1) add_pairs_of_taps<kTaps, kPadded>(*--end, column, position, out);
   for_rows<V>(begin, end, [&](const auto& rows) {
     const int64_t step = position.stride * position.pixel_stride;
     for (int64_t first = 0; first + kTaps <= taps; first += kTaps) {
@@ -191,6 +219,24 @@ void add_phases(const InputRow<T>* begin, const InputRow<T>* end, const int64_t*
   }
 }
 
+// The same for 7 and more neighbouring taps, 7 at a time, without those that read only padding.
+template <bool kPadded, class V, int kCount, class T>
+void add_many_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* columns, int64_t taps,
+                   const BlockPosition& position, V (&out)[kCount]) {
+  const auto left_out = [&](int64_t first, int64_t last) {
+    return position.all_padding(columns[first], columns[last], kCount);
+  };
+  int64_t first = 0, whole = taps / 7 * 7, single = whole;
+  while (first < whole && left_out(first, first + 6)) first += 7;
+  while (first < whole && left_out(whole - 7, whole - 1)) whole -= 7;
+  while (single < taps && left_out(single, single)) ++single;
+  while (single < taps && left_out(taps - 1, taps - 1)) --taps;
+  BlockPosition groups = position;
+  groups.weight_offset += first * V::kLanes;
+  add_neighbouring_taps<7, kPadded>(row, end, columns[0] + first * position.stride, whole - first, groups, out);
+  add_rows<kPadded>(row, end, columns, single, taps, position, out);
+}
+
 template <int kTaps, bool kPadded, class V, int kCount, class T>
 void add_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* columns, int64_t taps,
               const BlockPosition& position, V (&out)[kCount]) {
@@ -199,8 +245,7 @@ void add_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* col
   } else if constexpr (kTaps == kPhases) {
     add_phases<kPadded>(row, end, columns, taps, position, out);
   } else if constexpr (kTaps == kMany) {
-    add_neighbouring_taps<7, kPadded>(row, end, columns[0], taps, position, out);
-    add_rows<kPadded>(row, end, columns, taps / 7 * 7, taps, position, out);
+    add_many_taps<kPadded>(row, end, columns, taps, position, out);
   } else {
     add_neighbouring_taps<kTaps, kPadded>(row, end, columns[0], kTaps, position, out);
   }
@@ -315,6 +360,9 @@ void add_up_row(I isa, const TilePlan& plan, const InputRow<T>* begin, const Inp
                 const Prefetch<T>& prefetch = {}) {
   int64_t inner = 0, outer = position.width;
   for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, position.width - column);
+  BlockPosition first = position;
+  // A call of more or fewer images may be computed by fwd_tiles, which leaves out no taps.
+  if (plan.weight_channels <= kMaxTileChannels) first.inside = INT64_MIN / 2, first.inside_end = INT64_MAX / 2;
   const OutputRow<T, O> outputs{begin,
                                 end,
                                 columns.data(),
@@ -324,7 +372,7 @@ void add_up_row(I isa, const TilePlan& plan, const InputRow<T>* begin, const Inp
                                 plan.channels_end(c),
                                 plan.tap_count,
                                 buffer_size,
-                                position,
+                                first,
                                 to,
                                 plan.x.periods(rx),
                                 to_step,

@@ -27,9 +27,11 @@ namespace customops::cpu {
 
 constexpr int64_t kTileBytes = 16 << 10;     // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kBufferBytes = 96 << 10;   // of a buffer for several channels, if its size is free; fits into L2
-constexpr int64_t kPrefetchBytes = 4 << 10;  // from what is read in place to what is prefetched, at most
+constexpr int64_t kPrefetchBytes = 4 << 10;  // from what is read in place to what is prefetched, at least
+constexpr int64_t kPrefetchPixels = 8;       // the same, of outputs: where pixels have many channels
 constexpr int64_t kTileChannels = 32;        // of a buffered channels_last tile, about; twice as many 16-bit ones
 constexpr int64_t kFewestTiles = 16;         // of wgrad, whatever the number of threads
+constexpr int64_t kMaxTileChannels = 8;      // of the images that fwd_tiles computes, at most
 constexpr int kBlocksAtOnce = 4;             // registers of a pixel that are copied at once
 constexpr int64_t kSlack = 64;               // elements behind a buffer: registers are read whole
 

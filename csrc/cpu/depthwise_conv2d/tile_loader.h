@@ -72,6 +72,12 @@ class TileLoader {
     return (phase * rows_ + j % rows_) * plan_.pitch * plan_.block_channels;
   }
   int64_t tap_column(const AxisTaps::Tap& tap) const { return tap.phase * phase_size_ + tap.shift - x_.first; }
+  // The columns within the image, of the phase that the first of these taps reads.
+  std::pair<int64_t, int64_t> inside(const std::vector<AxisTaps::Tap>& taps) const {
+    if (taps.empty()) return {0, 0};
+    const int64_t phase = taps[0].phase, column = phase * phase_size_;
+    return {column + inside_[phase].first, column + inside_[phase].second};
+  }
 
   // The row of the image, perhaps outside of it, that period q of the outputs reads first in a phase.
   int64_t image_row(int64_t q, int64_t phase) const { return (y_.first + q) * y_.in_phases + y_.phases[phase]; }
