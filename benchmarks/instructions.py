@@ -5,11 +5,13 @@
 
 The first, on either machine's Python with its wheel, makes the calls and notes in FILE where in qemu's log each begins and ends;
 with - for LOG, and without a log, it prints RANGE, the library's addresses (`setarch -R` keeps them). The second prints, for each
-call, all instructions of the library for an output, and those in blocks that use vector registers. Each call is made with one
-image and with two, and the difference taken, so that what a call costs once does not count. Code of the C library does not.
+call, all instructions of the library for an output, and those in blocks that use vector registers. Each call is made with some
+images and with twice as many, and the difference taken, so that what a call costs once does not count. Code of the C library
+does not. An output of the weight's gradient is a pixel of the output's gradient, which all taps are multiplied with.
 """
 
 import collections
+import functools
 import json
 import re
 import sys
@@ -28,34 +30,59 @@ def library_range() -> str:
 
 
 def calls():
-    """(name, function that makes the call for n images and returns its number of outputs)."""
+    """(name, images, function that prepares the call for n images: the call returns its number of outputs)."""
     import torch
 
     import customops
+
+    ops = torch.ops.customops
 
     def ramp(*shape, last=False):
         made = torch.linspace(-3, 3, int(torch.tensor(shape).prod())).reshape(shape)
         return made.contiguous(memory_format=torch.channels_last) if last else made
 
+    def activation(n, act):
+        x, b = ramp(n, 8, 64, 64), ramp(8)
+        return lambda: customops.bias_act(x, b, act=act).numel()
+
+    def activation_gradient(n, act):
+        x, b = ramp(n, 8, 64, 64).requires_grad_(), ramp(8).requires_grad_()
+        y = customops.bias_act(x, b, act=act)
+        return lambda: torch.autograd.grad(y, (x, b), y.detach())[0].numel()
+
+    def resampling(n, up, down):
+        x, f = ramp(n, 16, 64, 64, last=True), torch.tensor([1.0, 3, 3, 1]) / 8
+        return lambda: customops.upfirdn2d(x, f, up=up, down=down, padding=2).numel()
+
+    def convolution(n, channels, taps, stride, last, direction):
+        x, weight, pad = ramp(n, channels, 56, 56, last=last), ramp(channels, 1, taps, taps), taps // 2
+        if direction == "forward":
+            return lambda: customops.depthwise_conv2d(x, weight, stride=stride, padding=pad).numel()
+        grad, window = ramp(n, channels, 56 // stride, 56 // stride, last=last), (stride, stride, pad, pad, 1, 1)
+        if direction == "x":
+            return lambda: ops._depthwise_conv2d_grad_input(grad, weight, 56, 56, *window, last).numel()
+        return lambda: ops._depthwise_conv2d_grad_weight(grad, x, taps, taps, *window).numel() and grad.numel()
+
     for act in ("relu", "tanh", "sigmoid", "elu", "softplus", "swish"):
-        yield f"bias_act {act}", lambda n, act=act: customops.bias_act(ramp(n, 8, 64, 64), ramp(8), act=act)
-    filter_x = torch.tensor([1.0, 3, 3, 1]) / 8
+        yield f"bias_act {act}", 1, functools.partial(activation, act=act)
+        yield f"bias_act {act}, gradients of x and b", 1, functools.partial(activation_gradient, act=act)
     for up, down in ((1, 1), (2, 1), (1, 2)):
-        yield (
-            f"upfirdn2d up {up}, down {down}, channels_last",
-            lambda n, up=up, down=down: customops.upfirdn2d(
-                ramp(n, 16, 64, 64, last=True), filter_x, up=up, down=down, padding=2
-            ),
-        )
-    for last in (False, True):
-        for taps, stride in ((3, 1), (3, 2), (5, 1), (7, 1), (7, 2)):
-            weight = ramp(16, 1, taps, taps)
-            yield (
-                f"depthwise_conv2d {taps}x{taps}, stride {stride}, {'channels_last' if last else 'contiguous'}",
-                lambda n, last=last, weight=weight, taps=taps, stride=stride: customops.depthwise_conv2d(
-                    ramp(n, 16, 56, 56, last=last), weight, stride=stride, padding=taps // 2
-                ),
-            )
+        name = f"upfirdn2d up {up}, down {down}, channels_last"
+        yield name, 1, functools.partial(resampling, up=up, down=down)
+    for direction in ("forward", "x", "weight"):
+        for channels, last in ((16, False), (16, True), (3, True), (2, False)):
+            for taps, stride in ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)):
+                # Of two channels, four images fill AVX2's registers: fewer may have another kernel than twice as many.
+                images = 4 if channels == 2 else 1
+                name = "depthwise_conv2d" if direction == "forward" else f"depthwise_conv2d, gradient of {direction}"
+                name += f", {channels} channels, {taps}x{taps}, stride {stride}, {'channels_last' if last else 'contiguous'}"
+                yield (
+                    name,
+                    images,
+                    functools.partial(
+                        convolution, channels=channels, taps=taps, stride=stride, last=last, direction=direction
+                    ),
+                )
 
 
 def count(log: str, file: str) -> None:
@@ -68,12 +95,13 @@ def count(log: str, file: str) -> None:
     if log == "-":
         return print(library_range())
     with open(file, "w") as out:
-        for name, call in calls():
-            call(1)
-            for images in (1, 2):
+        for name, images, prepare in calls():
+            prepare(images)()
+            for times in (1, 2):
+                call = prepare(times * images)
                 begin = Path(log).stat().st_size
-                outputs = call(images).numel()
-                print(json.dumps([name, images, outputs, begin, Path(log).stat().st_size]), file=out, flush=True)
+                outputs = call()
+                print(json.dumps([name, times, outputs, begin, Path(log).stat().st_size]), file=out, flush=True)
 
 
 def shown(log: bytes, notes: list[list]) -> dict[str, tuple[float, float]]:
@@ -85,13 +113,13 @@ def shown(log: bytes, notes: list[list]) -> dict[str, tuple[float, float]]:
         every[at] = len(lines)
         vector[at] = len(lines) if VECTOR.search(block[1]) else 0
     sums: dict[str, dict[int, tuple[int, int, int]]] = collections.defaultdict(dict)
-    for name, images, outputs, begin, end in notes:
+    for name, times, outputs, begin, end in notes:
         executed = collections.Counter(int(at, 16) for at in EXECUTED.findall(log[begin:end]))
-        totals = [sum(size[at] * times for at, times in executed.items()) for size in (every, vector)]
-        sums[name][images] = (totals[0], totals[1], outputs)
+        totals = [sum(size[at] * number for at, number in executed.items()) for size in (every, vector)]
+        sums[name][times] = (totals[0], totals[1], outputs)
     found = {}
-    for name, by_images in sums.items():
-        more = [two - one for one, two in zip(by_images[1], by_images[2], strict=True)]
+    for name, by_times in sums.items():
+        more = [two - one for one, two in zip(by_times[1], by_times[2], strict=True)]
         found[name] = (more[0] / more[2], more[1] / more[2])
     return found
 
@@ -103,7 +131,7 @@ def main() -> None:
         return count(*sys.argv[2:])
     notes = [json.loads(line) for line in Path(sys.argv[3]).read_text().splitlines()]
     for name, (every, vector) in shown(Path(sys.argv[2]).read_bytes(), notes).items():
-        print(f"{name:60} {every:8.2f} {vector:8.2f}")
+        print(f"{name:90} {every:8.2f} {vector:8.2f}")
 
 
 if __name__ == "__main__":
