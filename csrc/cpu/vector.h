@@ -259,6 +259,14 @@ CUSTOMOPS_AVX512 inline void store_part(const Vec<Capability::avx512, float>& v,
 CUSTOMOPS_AVX512 inline void store_part(const Vec<Capability::avx512, double>& v, double* p, int64_t n) {
   _mm512_mask_storeu_pd(p, (1u << n) - 1, v.v);
 }
+// To float16 or bfloat16.
+template <Capability c, class T>
+CUSTOMOPS_AVX512 inline std::enable_if_t<c >= Capability::avx512 && sizeof(T) == 2> store_part(const Vec<c, float>& v,
+                                                                                               T* p, int64_t n) {
+  T part[16];
+  v.store(part);
+  _mm256_mask_storeu_epi16(p, (1u << n) - 1, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(part)));
+}
 #endif
 
 // Transposes a square of registers: each step interleaves the upper half of the registers with the lower half.
@@ -288,6 +296,10 @@ struct TransposeBlock {
   void store(int i, T* p) const {
     row[i].store(p);
   }
+  template <class T>
+  void store_part(int i, T* p, int64_t n) const {
+    customops::cpu::store_part(row[i], p, n);
+  }
   void transpose() { customops::cpu::transpose(row); }
 };
 
@@ -301,9 +313,13 @@ struct TransposeBlock<Vec<Capability::avx512_bf16, float>, BFloat16> {
     rows[i / 2] = i % 2 ? _mm512_inserti64x4(rows[i / 2], row, 1) : _mm512_castsi256_si512(row);
   }
   CUSTOMOPS_AVX512_BF16 void store(int i, BFloat16* p) const {
-    const __m512i two = rows[i / 2];
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        i % 2 ? _mm512_extracti64x4_epi64(two, 1) : _mm512_castsi512_si256(two));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half(i));
+  }
+  CUSTOMOPS_AVX512_BF16 void store_part(int i, BFloat16* p, int64_t n) const {
+    _mm256_mask_storeu_epi16(p, (1u << n) - 1, half(i));
+  }
+  CUSTOMOPS_AVX512_BF16 __m256i half(int i) const {
+    return i % 2 ? _mm512_extracti64x4_epi64(rows[i / 2], 1) : _mm512_castsi512_si256(rows[i / 2]);
   }
   CUSTOMOPS_AVX512_BF16 void transpose() {
     using Pair = Vec<Capability::avx512_bf16, float>::Pair;

@@ -98,10 +98,10 @@ class RowsKernel {
         continue;
       }
       const int64_t left = std::min<int64_t>(V::kLanes, count - x);
-      if constexpr (V::kLanes * sizeof(T) == 64) {  // a store of a part is one instruction
+      if constexpr (V::kLanes * sizeof(A) == 64) {  // a store of a part is one instruction
 #pragma GCC unroll 16
         for (int l = 0; l < V::kLanes; ++l)
-          if (l < channels) store_part(block.row[l], to + l * plane + at, left);
+          if (l < channels) block.store_part(l, to + l * plane + at, left);
       } else {
         T part[V::kLanes][V::kLanes];
 #pragma GCC unroll 16
