@@ -1,6 +1,7 @@
 """Which CUDA kernel depthwise_conv2d chooses: a table, on machines with and without a GPU."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,27 @@ def test_choice_on_the_cpu(row):
     lanes = 16 if capability.startswith("avx512") else 8 if capability == "avx2" else 4
     said = explain(direction, "cpu", *arguments)
     assert said.startswith(f"{name}: ") and said.endswith(end.replace("LANES", str(lanes)))
+
+
+# layout, shape, kernel, stride, name: float32
+ARM_TABLE = [
+    ("nchw", (4, 3, 56, 56), (3, 3), 1, "wgrad_tiles"),
+    ("nchw", (2, 4, 56, 17), (5, 5), 1, "wgrad_tiles"),
+    ("nchw", (4, 3, 56, 16), (3, 3), 1, "wgrad_rows"),  # narrow
+    ("nchw", (2, 2, 56, 56), (3, 3), 2, "wgrad_tiles"),
+    ("nchw", (2, 2, 56, 32), (3, 3), 2, "wgrad_rows"),  # narrow for a stride
+    ("nchw", (4, 5, 56, 56), (3, 3), 1, "wgrad_rows"),  # more channels than lanes
+    ("nhwc", (1, 4, 14, 14), (3, 3), 1, "wgrad_tiles"),
+    ("nhwc", (1, 4, 14, 14), (3, 3), 2, "wgrad_pixels"),
+]
+
+
+@pytest.mark.skipif(platform.machine() != "aarch64", reason="ARM has a rule of its own for few channels")
+@pytest.mark.parametrize("row", ARM_TABLE, ids=lambda row: " ".join(map(str, row[:4])).replace(", ", "x"))
+def test_choice_of_wgrad_on_arm(row):
+    layout, shape, kernel, stride, name = row
+    said = explain("wgrad", "cpu", "float32", layout, shape, kernel, stride, kernel[0] // 2)
+    assert said.startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,15 @@ inline void load_three(Vec<kNeon, float> (&three)[3], const float*& p) {
   for (int i = 0; i < 3; ++i) three[i].v = v.val[i];
 }
 
+// As for any register, but inlined: a function would take the registers in memory.
+__attribute__((always_inline)) inline void transpose(Vec<kNeon, float> (&v)[4]) {
+  for (int step = 0; step < 2; ++step) {
+    const float32x4_t a = v[0].v, b = v[1].v, c = v[2].v, d = v[3].v;
+    v[0].v = vzip1q_f32(a, c), v[1].v = vzip2q_f32(a, c);
+    v[2].v = vzip1q_f32(b, d), v[3].v = vzip2q_f32(b, d);
+  }
+}
+
 template <>
 struct Vec<kNeon, double> {
   static constexpr int kLanes = 2;

@@ -111,6 +111,16 @@ bool stacking_pays(const Problem& problem, int64_t images, int64_t lanes) {
   return of_16_bits && 16 * planes >= 15 * filled;
 }
 
+// Whether wgrad on ARM takes fewer instructions with registers of neighbouring pixels, though a register may hold the
+// channels too: counted in float32, whose loops load neighbours by twos (kOwnLoads).
+bool pixels_pay_on_arm(const Problem& problem, int64_t lanes) {
+  const int64_t width = std::max(problem.x.in, problem.x.out), stride = problem.x.stride;
+  if (!CUSTOMOPS_NEON || problem.dtype != ScalarType::Float || problem.channels > lanes || problem.x.taps < 3)
+    return false;
+  return stride == 1 ? problem.channels_last || width > kNarrowRow * lanes
+                     : stride == 2 && width > 2 * kNarrowRow * lanes;
+}
+
 // Whether pixels are best read in place. Higher windows read a row too often: its pixels evict each other from the L1
 // cache, and 16-bit numbers are widened each time. The baseline has no code for higher or wider windows. Wide windows
 // pay for pixels of several registers, at stride 1; forward also flat ones for pixels that fill one.
@@ -216,7 +226,7 @@ Choice choose_wgrad(const Problem& problem, const Machine& machine) {
   const int64_t lanes = lanes_of(problem, machine), images = images_to_stack(problem, lanes);
   if (has_flat_planes(problem, kFlatProducts))
     return {Kernel::wgrad_scale, false, "contiguous, one tap: planes are flat arrays"};
-  if (few_channels(problem, lanes) && !stacking_pays(problem, images, lanes))
+  if (pixels_pay_on_arm(problem, lanes) || (few_channels(problem, lanes) && !stacking_pays(problem, images, lanes)))
     return {Kernel::wgrad_tiles, false, "few channels: a register holds neighbouring pixels"};
   if (multiplies_in_place(problem, machine))
     return {Kernel::wgrad_pixels, false, "channels_last, a small window and a stride: pixels are read in place"};

@@ -14,9 +14,10 @@ struct GradRow {
   const T* first;
   int64_t register_stride, pixel_stride, prefetch_distance;
 
-  // Registers of two pixels.
-  template <class V>
+  // Registers of two pixels. kNeighbours: they lie side by side.
+  template <bool kNeighbours, class V>
   void load_two(V (&two)[2]) {
+    if constexpr (kNeighbours) return customops::cpu::load_two(two, first);
     for (V& v : two) {
       __builtin_prefetch(first + prefetch_distance);
       v.load(first);
@@ -26,7 +27,7 @@ struct GradRow {
 };
 
 // sums += grad * buffer, a register for each of kCount taps, over registers `step` elements apart in a row of `length`.
-template <Capability c, int kCount, class T, class A>
+template <Capability c, int kCount, bool kNeighbours = false, class T, class A>
 void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
   using V = Vec<c, A>;
   V sum[kCount];
@@ -38,7 +39,7 @@ void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int6
     if (step == V::kLanes) {
       for (; at + 2 * step <= length; at += 2 * step) {
         V g[2], two[2];
-        grad.load_two(g);
+        grad.template load_two<kNeighbours>(g);
 #pragma GCC unroll 16
         for (int i = 0; i < kCount; ++i) {
           load_two(two, from[i]);
@@ -114,12 +115,18 @@ void add_products(I isa, GradRow<T> grad, const A* buffer, const int64_t* offset
                   int64_t step, A* sums) {
   using V = Vec<I::value, A>;
   constexpr int64_t kLanes = V::kLanes;
-  if constexpr (kOwnLoads<V> && std::is_same_v<T, A>)
+  if constexpr (kOwnLoads<V> && std::is_same_v<T, A>) {
     if (step == 3 * kLanes)
       return with_constant<kTapsOfThreeAtOnce>(count, [&](auto constant) {
         constexpr int kCount = constant;
         outline(isa, [=](auto) { add_products_of_three<I::value, kCount>(grad.first, buffer, offsets, length, sums); });
       });
+    if (step == kLanes && grad.pixel_stride == kLanes)
+      return with_constant<kTapsAtOnce>(count, [&](auto constant) {
+        constexpr int kCount = constant;
+        outline(isa, [=](auto) { add_products<I::value, kCount, true>(grad, buffer, offsets, length, kLanes, sums); });
+      });
+  }
   with_constant<kTapsAtOnce>(count, [&](auto constant) {
     constexpr int kCount = constant;
     outline(isa, [=](auto) {
@@ -147,7 +154,7 @@ void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_
   if constexpr (kOwnLoads<V>)  // two pixels at once share the columns that they both read
     for (; at + 2 * V::kLanes <= length; at += 2 * V::kLanes) {
       V g[2], two[2];
-      grad.load_two(g);
+      grad.template load_two<false>(g);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const A* columns = from[r] + at;
