@@ -53,7 +53,7 @@ class PixelsKernel {
   void write_pixels(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
     using V = Vec<I::value, A>;
     const AxisTaps &x = plan_.x, &y = plan_.y;
-    const int64_t pixel = plan_.channels, row = x.from * pixel;
+    const int64_t pixel = plan_.channels;
     T* const to = to_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
     for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
       const A* weight = weight_ + plan_.first_taps[ry * x.taps.size() + rx] * V::kLanes;
@@ -66,16 +66,38 @@ class PixelsKernel {
         if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
-      // What a block of outputs reads is prefetched while the block before it is computed.
-      const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
-      const int64_t distance = std::min(y.in_phases * row, block);
-      // Of the rows that a stride steps over, a dilation may read only some.
-      const int64_t new_rows = std::max<int64_t>(y.phases.size(), 1), step = y.in_phases / new_rows;
-      const Prefetch<T> prefetch{image_row(n, last_row - (new_rows - 1) * step) + distance,
-                                 y.out_phases == 1 && rx == 0 ? new_rows : 0, step * row};
+      const Prefetch<T> prefetch = prefetch_for(n, last_row, rx, c);
       add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel,
                        {0, 0, pixel, 0, x.in_phases, x.from, 0, x.from}, bias_, to + rx * pixel, x.out_phases * pixel,
                        prefetch);
+    }
+  }
+
+  // What to prefetch while outputs are computed whose windows end with row last_row.
+  Prefetch<T> prefetch_for(int64_t n, int64_t last_row, int64_t rx, int64_t c) const {
+    const AxisTaps &x = plan_.x, &y = plan_.y;
+    const int64_t pixel = plan_.channels, row = x.from * pixel;
+    // Of the rows that a stride steps over, a dilation may read only some.
+    const int64_t new_rows = std::max<int64_t>(y.phases.size(), 1), step = y.in_phases / new_rows;
+    const int64_t rows = y.out_phases == 1 && rx == 0 ? new_rows : 0;
+    const T* const first = image_row(n, last_row - (new_rows - 1) * step);
+    if (x.phases.size() == 1 && x.in_phases > 1 && x.out_phases == 1 && y.to > 1) {
+      prefetch_columns(first + y.in_phases * row, rows, step * row, c);
+      return {};
+    }
+    // What a block of outputs reads is prefetched while the block before it is computed.
+    const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
+    return {first + std::min(y.in_phases * row, block), rows, step * row};
+  }
+
+  // Where taps read only some columns: prefetches those that the next row of outputs reads. Always inline, as
+  // issue_prefetch.
+  [[gnu::always_inline]] void prefetch_columns(const T* from, int64_t rows, int64_t row_stride, int64_t c) const {
+    const int64_t channels = plan_.channels_end(c) - c, step = plan_.x.in_phases * plan_.channels;
+    for (int64_t y = 0; y < rows; ++y, from += row_stride) {
+      const T* pixel = from + plan_.x.phases[0] * plan_.channels + c;
+      for (int64_t x = plan_.x.phases[0]; x < plan_.x.from; x += plan_.x.in_phases, pixel += step)
+        for (int64_t i = 0; i < channels; i += 64 / sizeof(T)) __builtin_prefetch(pixel + i);
     }
   }
 
