@@ -14,10 +14,9 @@ struct GradRow {
   const T* first;
   int64_t register_stride, pixel_stride, prefetch_distance;
 
-  // Registers of two pixels. kNeighbours: they lie side by side.
-  template <bool kNeighbours, class V>
+  // Registers of two pixels.
+  template <class V>
   void load_two(V (&two)[2]) {
-    if constexpr (kNeighbours) return customops::cpu::load_two(two, first);
     for (V& v : two) {
       __builtin_prefetch(first + prefetch_distance);
       v.load(first);
@@ -27,7 +26,7 @@ struct GradRow {
 };
 
 // sums += grad * buffer, a register for each of kCount taps, over registers `step` elements apart in a row of `length`.
-template <Capability c, int kCount, bool kNeighbours = false, class T, class A>
+template <Capability c, int kCount, class T, class A>
 void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
   using V = Vec<c, A>;
   V sum[kCount];
@@ -39,7 +38,7 @@ void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int6
     if (step == V::kLanes) {
       for (; at + 2 * step <= length; at += 2 * step) {
         V g[2], two[2];
-        grad.template load_two<kNeighbours>(g);
+        grad.load_two(g);
 #pragma GCC unroll 16
         for (int i = 0; i < kCount; ++i) {
           load_two(two, from[i]);
@@ -102,6 +101,38 @@ void add_products_of_three(const A* grad, const A* buffer, const int64_t* offset
   }
 }
 
+// The same for a buffer whose registers have all the same channels, and a grad whose registers lie side by side: two of
+// them are loaded by one instruction.
+template <Capability c, int kCount, class A>
+void add_products_of_two(const A* grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+  using V = Vec<c, A>;
+  V sum[kCount], g[2], two[2];
+  const A* from[kCount];
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i) sum[i].set(0), from[i] = buffer + offsets[i];
+  for (; length >= 2 * V::kLanes; length -= 2 * V::kLanes) {
+    load_two(g, grad);
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) {
+      load_two(two, from[i]);
+      sum[i].fma(g[0], two[0]);
+      sum[i].fma(g[1], two[1]);
+    }
+  }
+  for (int64_t at = 0; at < length; at += V::kLanes) {
+    g[0].load(grad + at);
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) sum[i].fma(g[0], from[i] + at);
+  }
+  V one;
+  one.set(1);
+#pragma GCC unroll 16
+  for (int i = 0; i < kCount; ++i, sums += V::kLanes) {
+    sum[i].fma(one, sums);
+    sum[i].store(sums);
+  }
+}
+
 // How many taps add_products takes at most.
 template <class V>
 int64_t taps_at_once(int64_t step) {
@@ -124,7 +155,7 @@ void add_products(I isa, GradRow<T> grad, const A* buffer, const int64_t* offset
     if (step == kLanes && grad.pixel_stride == kLanes)
       return with_constant<kTapsAtOnce>(count, [&](auto constant) {
         constexpr int kCount = constant;
-        outline(isa, [=](auto) { add_products<I::value, kCount, true>(grad, buffer, offsets, length, kLanes, sums); });
+        outline(isa, [=](auto) { add_products_of_two<I::value, kCount>(grad.first, buffer, offsets, length, sums); });
       });
   }
   with_constant<kTapsAtOnce>(count, [&](auto constant) {
@@ -154,7 +185,7 @@ void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_
   if constexpr (kOwnLoads<V>)  // two pixels at once share the columns that they both read
     for (; at + 2 * V::kLanes <= length; at += 2 * V::kLanes) {
       V g[2], two[2];
-      grad.template load_two<false>(g);
+      grad.load_two(g);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const A* columns = from[r] + at;
