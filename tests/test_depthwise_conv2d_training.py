@@ -133,6 +133,28 @@ def test_float32_parameters_beside_16_bit_images(shape, kernel, stride, dilation
         assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 26, 18), (1, 2, 26, 18), (8, 3, 26, 18)])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_a_channels_last_weight_gives_the_same_bits(shape, kernel, device):
+    """It is contiguous, too, for it has one input channel. torch computes such gradients with TensorFloat-32."""
+    x, grad = (randn(*shape, device=device, seed=seed) for seed in (0, 1))
+    weight = randn(shape[1], 1, kernel, kernel, device=device, seed=2)
+    last = weight.to(memory_format=torch.channels_last)
+    assert last.stride() == (kernel**2, 1, kernel, 1)
+
+    def results(weight):
+        inputs = [t.clone(memory_format=torch.preserve_format).requires_grad_() for t in (x, weight)]
+        out = depthwise_conv2d(*inputs, padding=kernel // 2)
+        return out, *torch.autograd.grad(out, inputs, grad)
+
+    doubles = [t.double().cpu().requires_grad_() for t in (x, weight)]
+    exact = reference(*doubles, padding=kernel // 2)
+    exact = exact, *torch.autograd.grad(exact, doubles, grad.double().cpu())
+    for ours, theirs, expected in zip(results(last), results(weight), exact, strict=True):
+        assert torch.equal(ours, theirs)
+        assert_close(ours, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_derivatives_of_float32_parameters_beside_16_bit_images(dtype, device):
     """Second derivatives and tangents are those of the same numbers in the same dtypes, up to their rounding."""

@@ -89,6 +89,7 @@ TABLE = [
 
 
 SCHEMAS = {
+    "aten::as_strided": "(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
     "aten::_conv_depthwise2d": "(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, "
     "SymInt[2] padding, SymInt[2] dilation) -> Tensor",
     "aten::cudnn_convolution": "(Tensor self, Tensor weight, SymInt[] padding, SymInt[] stride, SymInt[] dilation, "

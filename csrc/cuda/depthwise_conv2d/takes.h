@@ -340,9 +340,10 @@ inline bool torch_takes(const Problem& problem) {
 }
 
 // torch's native kernels. For gradients torch itself decides between them and cuDNN, for some contiguous float16
-// problems without dilation, in favour of the latter: those are left out.
+// problems without dilation, in favour of the latter: those are left out. So is one channel, which is no depthwise
+// convolution to torch: its kernels for that may round to TensorFloat-32.
 inline bool torch_native_takes(const Problem& problem, bool gradient) {
-  if (problem.channels_last || !torch_takes(problem)) return false;
+  if (problem.channels_last || !torch_takes(problem) || (gradient && problem.channels == 1)) return false;
   const bool dilated = problem.y.dilation > 1 || problem.x.dilation > 1;
   return !gradient || problem.dtype != ScalarType::Half || problem.channels < 32 || dilated;
 }

@@ -5,6 +5,8 @@
 // with its deterministic algorithms, without TensorFloat-32 and without benchmarking, whatever the user's flags say.
 #pragma once
 
+#include <algorithm>
+
 #include "../../depthwise_conv2d_hook.h"
 
 namespace customops::cuda::depthwise {
@@ -28,6 +30,15 @@ inline Tensor rounded(const DepthwiseConv2d& conv, const Tensor& parameter) {
   const ScalarType dtype = conv.in.scalar_type();
   if (parameter.scalar_type() == dtype) return parameter;
   return tensor(call("aten::to", "dtype", parameter, dtype, false, false, std::nullopt)[0]);
+}
+
+// With the strides of a contiguous tensor. Those of a channels_last weight are as good, for it has one input channel,
+// but torch takes them for a wish and calls cuDNN, with TensorFloat-32.
+inline Tensor with_contiguous_strides(const Tensor& weight) {
+  const int64_t w = weight.size(3), hw = weight.size(2) * w;
+  const Ints sizes{weight.size(0), 1, weight.size(2), w}, strides{hw, hw, w, 1};
+  if (std::equal(strides.begin(), strides.end(), weight.strides().begin())) return weight;
+  return tensor(call("aten::as_strided", "", weight, sizes, strides, std::nullopt)[0]);
 }
 
 constexpr bool kBenchmark = false, kDeterministic = true, kTF32 = false;
@@ -60,9 +71,10 @@ enum class Gradient { kOfImage, kOfWeight };
 inline Tensor torch_gradient(const DepthwiseConv2d& conv, Gradient wanted) {
   const std::vector<int64_t> no_padding{0, 0};
   const bool mask[] = {wanted == Gradient::kOfImage, wanted == Gradient::kOfWeight, false};
-  const auto results = call("aten::convolution_backward", "", conv.out, conv.in, rounded(conv, conv.weight),
-                            std::nullopt, stride(conv), padding(conv), dilation(conv), false, no_padding, conv.channels,
-                            torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
+  const auto results =
+      call("aten::convolution_backward", "", conv.out, conv.in, with_contiguous_strides(rounded(conv, conv.weight)),
+           std::nullopt, stride(conv), padding(conv), dilation(conv), false, no_padding, conv.channels,
+           torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
   const Tensor all[] = {tensor(results[0]), tensor(results[1]), tensor(results[2])};  // owned, undefined ones too
   return all[int(wanted)];
 }
