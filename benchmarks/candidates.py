@@ -1,4 +1,4 @@
-"""Times every kernel that can compute a problem, beside torch's: what the rules of choose.h are made from.
+"""Times every kernel that can compute a problem, beside torch's: what the forests of measured.h are fitted to.
 
     python benchmarks/candidates.py --cases 300 --seed 1 --seconds 500 --output FILE
     python benchmarks/candidates.py --replay CASES --output FILE

@@ -1,12 +1,16 @@
-"""Writes csrc/cuda/depthwise_conv2d/measured.h: which kernel was fastest where, as a decision tree a direction and layout,
-and one for long rows.
+"""Writes csrc/cuda/depthwise_conv2d/measured.h: what each kernel costs, by forests of small trees.
 
     python benchmarks/fit_choice.py FILE... [--check]
 
-Each FILE is one that candidates.py wrote. A tree asks for the FEATURES below and says which kernel to prefer to what the
-rules of choose.h say, or nothing. It is grown to lose least against the fastest of all kernels and of torch, and most of
-all not to be slower than torch. --check also fits four fifths of the problems and tries the trees on the last fifth, five
-times: that is how often problems that were not measured are slower than torch. Needs numpy, g++ and torch's headers.
+Each FILE is one that candidates.py wrote; one that is given three times counts three times. There is a forest for each
+direction and layout. Every tree of it asks DEPTH questions about the FEATURES below, the same for all problems, and adds
+to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
+
+The trees are grown one after the other (gradient boosting): the sums are fitted as logits to a softmax of what choosing
+each kernel loses against the fastest of all and of torch, and most of all by being slower than torch. --check also fits
+four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
+measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem. Needs
+numpy, g++ and torch's headers.
 """
 
 import argparse
@@ -15,6 +19,8 @@ import json
 import math
 import subprocess
 import tempfile
+import textwrap
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -24,50 +30,64 @@ from torch.utils.cpp_extension import include_paths, library_paths
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "csrc/cuda/depthwise_conv2d/measured.h"
 PEERS = ("cuDNN", "cuDNN, benchmark", "native")
-RULES = "rules"
-ROWS = "fwd_dense_rows"  # what it can compute has a tree of its own, for both directions
-GROUPS = ("rows", *(f"{direction}_{layout}" for direction in sweep_cases.DIRECTIONS for layout in sweep_cases.LAYOUTS))
+GROUPS = [f"{direction}_{layout}" for direction in sweep_cases.DIRECTIONS for layout in sweep_cases.LAYOUTS]
 SLOW = 0.96  # of torch's speed: what counts as slower than torch, with some room for noise
 PENALTY = 2.0  # for that, beside the logarithm of the time over the least
-PREFERENCE = 0.02  # for the rules of choose.h, where others gain less than this
+PREFERENCE = 0.03  # for our kernels, where torch's own gain less than this: calling these costs more on the host
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
-LEAF, DEPTH, GAIN = 12, 6, 1.5  # problems of a leaf at least; questions at most; what a question has to gain
+RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices
+TREES, DEPTH, RATE = 48, 3, 0.35
+THRESHOLDS = 20  # of a feature, at most
+SOFTNESS = 0.35  # of the softmax: kernels that lose much less are about as good
+DAMPING = 2.0  # of what few problems say
+SCALE = 16  # costs are whole numbers: this is 1
 
-# A name for a tree, and what it is in terms of a Problem problem of choose.h.
+ODD = "({0} % {1} != 0) + ({0} % {2} != 0) + ({0} % {3} != 0)"
+
+# A name for a question, and what it asks in terms of a Problem problem of choose.h: whole numbers.
 FEATURES = {
-    "outputs": "double(outputs(problem))",
-    "inputs": "double(problem.batch * problem.channels * problem.y.in * problem.x.in)",
+    "outputs": "outputs(problem)",
+    "outputs_of_channel": "outputs(problem) / problem.channels",
+    "inputs": "problem.batch * problem.channels * problem.y.in * problem.x.in",
     "work": "double(outputs(problem)) * double(problem.taps())",
-    "taps": "double(problem.taps())",
-    "taps_y": "double(problem.y.taps)",
-    "taps_x": "double(problem.x.taps)",
-    "down_x": "double(problem.x.down)",
-    "down_y": "double(problem.y.down)",
-    "up_x": "double(problem.x.up)",
-    "up_y": "double(problem.y.up)",
-    "dilation_x": "double(problem.x.dilation)",
-    "dilation_y": "double(problem.y.dilation)",
-    "channels": "double(problem.channels)",
-    "planes": "double(problem.batch * problem.channels)",
-    "out_x": "double(problem.x.out)",
-    "out_y": "double(problem.y.out)",
-    "in_x": "double(problem.x.in)",
-    "in_y": "double(problem.y.in)",
-    "element_bytes": "double(problem.element_bytes())",
-    "odd_row": "double(problem.x.in % 2)",
-    "odd_channels": "double(problem.channels % 8 != 0) + double(problem.channels % 4 != 0) + double(problem.channels % 2 != 0)",
+    "batch": "problem.batch",
+    "channels": "problem.channels",
+    "taps": "problem.taps()",
+    "taps_y": "problem.y.taps",
+    "taps_x": "problem.x.taps",
+    "least_taps": "std::min(problem.y.taps, problem.x.taps)",
+    "out_pixels": "problem.y.out * problem.x.out",
+    "out_y": "problem.y.out",
+    "out_x": "problem.x.out",
+    "in_pixels": "problem.y.in * problem.x.in",
+    "in_y": "problem.y.in",
+    "in_x": "problem.x.in",
+    "taps_of_column": "16 * problem.y.taps / problem.y.in",
+    "taps_of_row": "16 * problem.x.taps / problem.x.in",
+    "steps": "double(problem.y.down) * double(problem.x.down) * double(problem.y.up) * double(problem.x.up)",
+    "down_y": "problem.y.down",
+    "down_x": "problem.x.down",
+    "up_y": "problem.y.up",
+    "up_x": "problem.x.up",
+    "dilation_y": "problem.y.dilation",
+    "dilation_x": "problem.x.dilation",
+    "element_bytes": "problem.element_bytes()",
+    "odd_row": ODD.format("(problem.x.in * problem.element_bytes())", 16, 8, 4),  # bytes
+    "rest_of_four": "problem.x.out % 4",
+    "odd_channels": ODD.format("problem.channels", 8, 4, 2),
 }
-NAMES = list(FEATURES)
 
 NATIVE = ("fwd_torch", "wgrad_torch")  # what was timed as a peer stands for these where they could not yet be chosen
 
 ONE_TAP = {"fwd_scale", "wgrad_scale"}  # chosen for it without a question
 
-PROGRAM = """#include <iostream>
+PROGRAM = """#include <iomanip>
+#include <iostream>
 #include "cuda/depthwise_conv2d/choose.h"
 using namespace customops;
 using namespace customops::cuda::depthwise;
 int main() {
+  std::cout << std::setprecision(17);
   std::string direction;
   int64_t bits, n, c, h, w, kh, kw, sh, sw, ph, pw, dh, dw, last;
   while (std::cin >> direction >> bits >> last >> n >> c >> h >> w >> kh >> kw >> sh >> sw >> ph >> pw >> dh >> dw) {
@@ -76,14 +96,15 @@ int main() {
     const ConvAxis y{h, (h + 2 * ph - dh * (kh - 1) - 1) / sh + 1, kh, sh, ph, dh};
     const ConvAxis x{w, (w + 2 * pw - dw * (kw - 1) - 1) / sw + 1, kw, sw, pw, dw};
     const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad";
-    const Problem problem = simplified({n, c, dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),
-                                  last != 0, dgrad, dtype, false, 16, 16});
-    const Choice rule = wgrad ? choose_wgrad_by_rule(problem, kH200) : choose_forward_by_rule(problem, kH200);
-    std::cout << (rule.copies_to_planes ? "planes:" : "") << name_of(rule.kernel) << ' ';
+    const Problem problem = simplified({n, c, dgrad ? dgrad_axis(y) : forward_axis(y),
+                                  dgrad ? dgrad_axis(x) : forward_axis(x), last != 0, dgrad, dtype, false, 16, 16});
+    const Choice choice = wgrad ? choose_wgrad(problem, kH200) : choose_forward(problem, kH200);
+    std::cout << (choice.copies_to_planes ? "planes:" : "") << name_of(choice.kernel) << ' ';
     for (int i = 0; i < kKernels; ++i) {
       if ((name_of(Kernel(i))[0] == 'w') != wgrad) continue;
-      if (takes(Kernel(i), problem, kH200)) std::cout << name_of(Kernel(i)) << ' ';
-      if (last && takes(Kernel(i), as_planes(problem), kH200)) std::cout << "planes:" << name_of(Kernel(i)) << ' ';
+      for (const bool planes : {false, true})
+        if ((last || !planes) && may_choose({Kernel(i), planes}, problem, kH200))
+          std::cout << (planes ? "planes:" : "") << name_of(Kernel(i)) << ' ';
     }
     std::cout << ';';
     for (const double value : {FEATURES}) std::cout << ' ' << value;
@@ -95,10 +116,10 @@ BITS = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 17}
 
 
 def describe(cases: list[tuple[str, sweep_cases.Problem]]) -> list[tuple[list[str], list[float]]]:
-    """What the rules choose and all kernels that can compute each problem, and its features: by choose.h itself."""
+    """What is chosen now and all kernels that can compute each problem, and its features: by choose.h itself."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "describe.cpp"), Path(folder, "describe")
-        source.write_text(PROGRAM.replace("FEATURES", ", ".join(FEATURES.values())))
+        source.write_text(PROGRAM.replace("FEATURES", ", ".join(map("double({})".format, FEATURES.values()))))
         flags = [f"-I{path}" for path in (ROOT / "csrc", *include_paths())]
         flags += [f"-L{path}" for path in library_paths()] + [f"-Wl,-rpath,{path}" for path in library_paths()]
         target = "-DTORCH_TARGET_VERSION=0x020a000000000000"
@@ -116,46 +137,88 @@ def describe(cases: list[tuple[str, sweep_cases.Problem]]) -> list[tuple[list[st
 
 
 class Table:
-    """Of one direction and layout: features and, for each kernel, what choosing it costs."""
+    """Of one direction and layout: features, and what choosing each kernel loses: infinity where it cannot compute it."""
 
-    def __init__(self, rows: list[dict], described: list):
+    def __init__(self, rows: list[dict], cases: list, described: list):
         self.features = np.array([values for _, values in described])
-        names = sorted({name for kernels, _ in described for name in kernels})
-        self.kernels = [RULES, *names]
+        takes = [set(kernels) for kernels, _ in described]
         self.torch = np.array([min((r["us"][k] for k in PEERS if k in r["us"]), default=math.inf) for r in rows])
-        self.times = np.array([self._times(row, takes, names) for row, (takes, _) in zip(rows, described, strict=True)])
-        least = np.minimum(self.times.min(axis=1), self.torch)
-        self.cost = np.log(self.times / least[:, None]) + PENALTY * (self.torch[:, None] / self.times < SLOW)
-        self.cost[:, 1:] += PREFERENCE
+        every = sorted(set().union(*takes))
+        times = np.array([self._times(row, taken, every) for row, taken in zip(rows, takes, strict=True)])
+        self.least = times.min(axis=1)
+        kept = (times == self.least[:, None]).sum(axis=0) >= RARE
+        self.kernels = [name for name, keep in zip(every, kept, strict=True) if keep]
+        self.times = times[:, kept]
+        self.before = times[np.arange(len(rows)), [every.index(kernels[0]) for kernels, _ in described]]
+        slower = self.times > self.torch[:, None] / SLOW
+        self.loss = np.log(self.times / np.minimum(self.least, self.torch)[:, None]) + PENALTY * slower
+        self.loss += PREFERENCE * np.array([name.endswith(("_torch", "_cudnn")) for name in self.kernels])
+        names = [str(problem) for _, problem in cases]  # the same in all directions: one fold
+        self.fold = np.array([zlib.crc32(name.encode()) % 5 for name in names])
 
-    def _times(self, row: dict, takes: list[str], names: list[str]) -> list[float]:
+    def _times(self, row: dict, taken: set[str], every: list[str]) -> list[float]:
         us = {name: row["us"]["native"] for name in NATIVE if "native" in row["us"]} | row["us"]
         slow = UNKNOWN * min(us.values())
-        default = us.get(takes[0], slow)
-        return [default, *(us.get(name, slow) if name in takes else default for name in names)]
+        return [us.get(name, slow) if name in taken else math.inf for name in every]
 
 
-def grow(table: Table, rows: np.ndarray, depth: int = 0):
-    """(feature, threshold, below, from there on), or the name of a kernel."""
-    total = table.cost[rows].sum(axis=0)
-    leaf, best = int(total.argmin()), (float(total.min()) - GAIN, None)
-    if depth < DEPTH and len(rows) >= 2 * LEAF:
-        for feature in range(len(NAMES)):
-            values = table.features[rows, feature]
-            order = np.argsort(values, kind="stable")
-            values, sums = values[order], table.cost[rows[order]].cumsum(axis=0)
-            below, above = sums.min(axis=1)[:-1], (sums[-1] - sums).min(axis=1)[:-1]
-            cost = np.where(values[1:] > values[:-1], below + above, np.inf)
-            cost[: LEAF - 1] = cost[len(cost) - LEAF + 1 :] = np.inf
-            at = int(cost.argmin())
-            if cost[at] < best[0]:
-                low, high = values[at], values[at + 1]
-                best = float(cost[at]), (feature, rounded(low, high), rows[order[: at + 1]], rows[order[at + 1 :]])
-    if best[1] is None:
-        return table.kernels[leaf]
-    feature, threshold, low, high = best[1]
-    sides = grow(table, low, depth + 1), grow(table, high, depth + 1)
-    return sides[0] if sides[0] == sides[1] else (feature, threshold, *sides)
+def softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def questions(features: np.ndarray) -> list[tuple[int, int]]:
+    """(feature, threshold) of all questions that a tree may ask: whether the feature is at least that."""
+    found = []
+    for feature, column in enumerate(features.T):
+        values = np.unique(column)
+        if len(values) > THRESHOLDS:
+            chosen = np.quantile(column, np.linspace(0, 1, THRESHOLDS + 1)[1:-1], method="nearest")
+            at = np.unique(np.searchsorted(values, chosen))
+        else:
+            at = np.arange(len(values))
+        found += [(feature, rounded(values[i - 1], values[i])) for i in at if i > 0]
+    return found
+
+
+def grow(table: Table, rows: np.ndarray) -> list[tuple[list, np.ndarray]]:
+    """Trees: DEPTH (feature, threshold), and the costs of the kernels for each combination of answers."""
+    features, loss = table.features[rows], table.loss[rows]
+    takes = np.isfinite(loss)
+    wanted = softmax(-loss / SOFTNESS)
+    asked = questions(features)
+    answers = np.array([features[:, feature] >= threshold for feature, threshold in asked], dtype=np.float64)
+    costs, trees = np.zeros(loss.shape), []
+    for _ in range(TREES):
+        chances = softmax(np.where(takes, -costs, -np.inf))
+        slopes = np.concatenate([chances - wanted, chances * (1 - chances)], axis=1)  # first and second derivatives
+        leaf, tree = np.zeros(len(rows), dtype=int), []
+        for _ in range(DEPTH):
+            tree.append(best_question(slopes, leaf, answers))
+            leaf = 2 * leaf + answers[tree[-1]].astype(int)
+        slope, curvature = np.split(one_hot(leaf, 2**DEPTH).T @ slopes, 2, axis=1)
+        step = np.rint(SCALE * RATE * slope / (curvature + DAMPING)).astype(int)
+        step -= step.min(axis=1, keepdims=True)
+        costs += step[leaf] / SCALE
+        trees.append(([asked[question] for question in tree], step))
+    return trees
+
+
+def one_hot(leaf: np.ndarray, leaves: int) -> np.ndarray:
+    return (leaf[:, None] == np.arange(leaves)).astype(np.float64)
+
+
+def best_question(slopes: np.ndarray, leaf: np.ndarray, answers: np.ndarray) -> int:
+    """Which of the answers splits all leaves with the largest gain together."""
+    leaves = leaf.max() + 1
+    by_leaf = (one_hot(leaf, leaves)[:, :, None] * slopes[:, None, :]).reshape(len(leaf), -1)
+    yes = (answers @ by_leaf).reshape(len(answers), leaves, -1)
+    no = by_leaf.sum(axis=0).reshape(leaves, -1) - yes
+    gain = 0
+    for side in (yes, no):
+        slope, curvature = np.split(side, 2, axis=2)
+        gain = gain + (slope**2 / (curvature + DAMPING)).sum(axis=(1, 2))
+    return int(gain.argmax())
 
 
 def rounded(low: float, high: float) -> int:
@@ -163,88 +226,111 @@ def rounded(low: float, high: float) -> int:
     middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
     for digits in range(1, 12):
         scale = 10 ** max(0, math.floor(math.log10(max(middle, 1))) + 1 - digits)
-        number = math.ceil(middle / scale) * scale
-        if low < number <= high:
-            return int(number)
-        number = math.floor(middle / scale) * scale
-        if low < number <= high:
-            return int(number)
+        for number in (math.ceil(middle / scale) * scale, math.floor(middle / scale) * scale):
+            if low < number <= high:
+                return int(number)
     return int(high)
 
 
-def predict(tree, features: np.ndarray) -> str:
-    while isinstance(tree, tuple):
-        feature, threshold, below, above = tree
-        tree = below if features[feature] < threshold else above
-    return tree
+def predict(trees: list, table: Table) -> np.ndarray:
+    """The number of the kernel that is chosen for each problem."""
+    costs = np.zeros(table.loss.shape)
+    for tree, step in trees:
+        leaf = 0
+        for feature, threshold in tree:
+            leaf = 2 * leaf + (table.features[:, feature] >= threshold)
+        costs += step[leaf]
+    return np.where(np.isfinite(table.loss), costs, np.inf).argmin(axis=1)
 
 
-def slower(table: Table, tree, rows: np.ndarray) -> tuple[int, float]:
-    """How many of these problems are slower than 0.95 of torch's speed, and the mean logarithm of time over the least."""
-    chosen = [table.kernels.index(predict(tree, table.features[row])) for row in rows]
-    times = table.times[rows, chosen]
-    return int((table.torch[rows] / times < 0.95).sum()), float(np.log(times / table.times[rows].min(axis=1)).sum())
+def score(table: Table, times: np.ndarray) -> tuple[int, float]:
+    """How many problems are slower than 0.95 of torch's speed, and the mean time over the least."""
+    return int((table.torch / times < 0.95).sum()), math.exp(np.log(times / table.least).mean())
 
 
-def check(table: Table, name: str, tree) -> None:
-    everything = np.arange(len(table.torch))
-    parts = np.random.default_rng(0).permutation(everything) % 5
-    unseen, regret = 0, 0.0
-    for part in range(5):
-        found = slower(table, grow(table, everything[parts != part]), everything[parts == part])
-        unseen, regret = unseen + found[0], regret + found[1]
-    before, after = slower(table, RULES, everything), slower(table, tree, everything)
-    print(
-        f"{name}: {len(everything)} problems; below 0.95 by the rules {before[0]}, by the tree {after[0]}, of problems not "
-        f"seen {unseen}; mean time over the least {math.exp(before[1] / len(everything)):.3f}, "
-        f"{math.exp(after[1] / len(everything)):.3f}, {math.exp(regret / len(everything)):.3f}; {leaves(tree)} leaves"
-    )
+def check(tables: dict[str, Table], forests: dict) -> None:
+    total = np.zeros(4, dtype=int)
+    for name, table in tables.items():
+        everything = np.arange(len(table.torch))
+        unseen = np.empty(len(everything))
+        for part in range(5):
+            chosen = predict(grow(table, everything[table.fold != part]), table)
+            unseen = np.where(table.fold == part, table.times[everything, chosen], unseen)
+        times = (table.before, table.times[everything, predict(forests[name], table)], unseen)
+        (before, now, cross), means = zip(*(score(table, t) for t in times), strict=True)
+        total += (len(everything), before, now, cross)
+        print(
+            f"{name}: {len(everything)} problems; below 0.95 before {before}, now {now}, of problems not seen {cross}; "
+            "mean time over the least " + ", ".join(f"{mean:.3f}" for mean in means)
+        )
+    print("all: {} problems; below 0.95 before {}, now {}, of problems not seen {}".format(*total))
 
 
-def leaves(tree) -> int:
-    return leaves(tree[2]) + leaves(tree[3]) if isinstance(tree, tuple) else 1
+def compare(tables: dict[str, Table], forests: dict, chosen: dict[str, list[str]]) -> None:
+    """Fails where the C++ does not choose what was fitted."""
+    for name, table in tables.items():
+        expected = [table.kernels[k] for k in predict(forests[name], table)]
+        differ = sum(a != b for a, b in zip(expected, chosen[name], strict=True))
+        if differ:
+            raise SystemExit(f"{name}: the C++ chooses another kernel for {differ} of {len(expected)} problems")
+        print(f"{name}: the C++ chooses the same for all {len(expected)} problems")
 
 
-def code(tree, indent: str = "  ") -> list[str]:
-    """Statements of C++ that return what the tree says."""
-    if not isinstance(tree, tuple):
-        if tree == RULES:
-            return [f"{indent}return std::nullopt;"]
-        planes, kernel = tree.startswith("planes:"), tree.removeprefix("planes:")
-        name = "k" + "".join(word.capitalize() for word in kernel.split("_"))
-        return [f"{indent}return Measured{{Kernel::{name}, {str(planes).lower()}}};"]
-    feature, threshold, below, above = tree
-    expression = FEATURES[NAMES[feature]]
-    then = code(below, indent + "  ")
-    head = f"{indent}if ({expression} < {threshold})"
-    first = [f"{head} {then[0].lstrip()}"] if len(then) == 1 else [f"{head} {{", *then, f"{indent}}}"]
-    return [*first, *code(above, indent)]
+def camel(name: str) -> str:
+    return "k" + "".join(word.capitalize() for word in name.split("_"))
 
 
-def header(trees: dict, about: str) -> str:
-    functions = []
-    for name, tree in trees.items():
-        body = "\n".join(code(tree))
-        functions.append(f"inline std::optional<Measured> measured_{name}(const Problem& problem) {{\n{body}\n}}\n")
-    return HEAD.replace("ABOUT", about) + "\n".join(functions) + "\n}  // namespace customops::cuda::depthwise\n"
+def wrap(text: str, first: str, rest: str) -> str:
+    return textwrap.fill(text, 120, initial_indent=first, subsequent_indent=rest, break_long_words=False)
+
+
+def forest_code(name: str, kernels: list[str], trees: list) -> str:
+    """The forest as a table of C++."""
+    names = [camel(feature) for feature in FEATURES]
+    listed = [
+        f"{{Kernel::{camel(kernel.removeprefix('planes:'))}, {str(kernel.startswith('planes:')).lower()}}}"
+        for kernel in kernels
+    ]
+    kind = f"constexpr Forest<{DEPTH}, {len(kernels)}, {len(trees)}> {camel(name)}"
+    lines = [wrap(f"{kind}{{{{{', '.join(listed)}}},", "", "    "), "{"]
+    for tree, step in trees:
+        asked = ", ".join(f"{{{names[feature]}, {threshold}}}" for feature, threshold in tree)
+        costs = ", ".join("{" + ",".join(map(str, leaf)) + "}" for leaf in step)
+        lines.append(wrap(f"{{{{{asked}}}, {{{costs}}}}},", "  ", "     "))
+    return "\n".join([*lines, "}};"])
+
+
+def header(forests: dict, tables: dict[str, Table], about: str) -> str:
+    names = wrap("enum Feature : uint8_t { " + ", ".join(map(camel, FEATURES)) + " };", "", "    ")
+    values = "\n".join(f"      double({value})," for value in FEATURES.values())
+    code = "\n\n".join(forest_code(name, tables[name].kernels, forests[name]) for name in forests)
+    about = wrap(f"From {about}.", "// ", "// ")
+    return HEAD.format(about=about, names=names, count=len(FEATURES), values=values, forests=code)
 
 
 HEAD = """// Which kernel was fastest where: written by benchmarks/fit_choice.py, which says how; not to be edited.
-// From ABOUT.
+{about}
 #pragma once
 
-#include <optional>
+#include <array>
 
-#include "takes.h"
+#include "forest.h"
 
-namespace customops::cuda::depthwise {
+// clang-format off
+namespace customops::cuda::depthwise::measured {{
 
-struct Measured {
-  Kernel kernel;
-  bool copies_to_planes;
-  const char* reason = "measured to be the fastest for sizes like these, on an H100 or H200";
-};
+{names}
+constexpr int kFeatures = {count};
 
+inline std::array<double, kFeatures> features_of(const Problem& problem) {{
+  return {{
+{values}
+  }};
+}}
+
+{forests}
+
+}}  // namespace customops::cuda::depthwise::measured
 """
 
 
@@ -257,15 +343,11 @@ def known(file: Path) -> tuple[list[dict], list, list]:
     return tuple([part[i] for i in chosen] for part in (rows, cases, described))
 
 
-def group(direction: str, problem: sweep_cases.Problem, kernels: list[str]) -> str | None:
-    """The tree that choose.h asks about a problem, if any."""
+def group(direction: str, problem: sweep_cases.Problem) -> str | None:
+    """The forest that choose.h asks about a problem, if any."""
     pixels = problem.layout == "nhwc" and problem.shape[1] > 1
     if problem.kernel == (1, 1):  # fwd_scale, wgrad_scale
         return None
-    if pixels and problem.kernel == (7, 7) and problem.stride == (2, 2):  # is_7x7_stride_2_pixels
-        return None
-    if ROWS in kernels:
-        return "rows"
     return f"{direction}_{'nhwc' if pixels else 'nchw'}"
 
 
@@ -276,19 +358,20 @@ def main() -> None:
     args = parser.parse_args()
     files = [known(file) for file in args.files]
     rows, cases, described = (list(itertools.chain.from_iterable(parts)) for parts in zip(*files, strict=True))
-    groups = [group(*case, kernels) for case, (kernels, _) in zip(cases, described, strict=True)]
-    trees = {}
-    for name in GROUPS:
-        chosen = [i for i, group in enumerate(groups) if group == name]
-        table = Table([rows[i] for i in chosen], [described[i] for i in chosen])
-        tree = trees[name] = grow(table, np.arange(len(chosen)))
-        if args.check:
-            check(table, name, tree)
+    groups = [group(*case) for case in cases]
+    members = {name: [i for i, group in enumerate(groups) if group == name] for name in GROUPS}
+    columns = (rows, cases, described)
+    tables = {name: Table(*([part[i] for i in chosen] for part in columns)) for name, chosen in members.items()}
+    forests = {name: grow(table, np.arange(len(table.torch))) for name, table in tables.items()}
     facts = [json.loads(file.read_text().splitlines()[0]) for file in args.files]
     machines = sorted({f"{fact['device']} with torch {fact['torch']}" for fact in facts})
-    TARGET.write_text(header(trees, f"{len(rows)} problems, each in one direction, on {', '.join(machines)}"))
-    subprocess.run(["clang-format", "-i", "--style=file", TARGET], check=True)
-    print(f"{TARGET}: {sum(map(leaves, trees.values()))} leaves")
+    count = len({str(case) for case, group in zip(cases, groups, strict=True) if group})
+    TARGET.write_text(header(forests, tables, f"{count} problems, each in one direction, on {', '.join(machines)}"))
+    print(f"{TARGET}: {TARGET.stat().st_size} bytes")
+    if args.check:
+        check(tables, forests)
+        now = describe(cases)
+        compare(tables, forests, {name: [now[i][0][0] for i in chosen] for name, chosen in members.items()})
 
 
 if __name__ == "__main__":

@@ -25,10 +25,13 @@ TABLE = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (256, 16, 112, 112), (3, 3), 1, 1, 1, "fwd_planes"),  # many outputs: not cuDNN's
     ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
-    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_sliding"),  # odd rows of 16 bits
+    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_torch"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
     ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
-    ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_torch"),  # torch's native kernel
+    ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_sliding"),  # threads share taps
+    ("fwd", "H200", "float32", "nchw", (5, 480, 7, 7), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
+    ("dgrad", "H200", "float32", "nchw", (1, 2, 26, 18), (5, 5), 1, 2, 1, "fwd_torch"),
+    ("dgrad", "H200", "float32", "nchw", (1, 1, 26, 18), (5, 5), 1, 2, 1, "fwd_sliding"),  # to torch, this is not depthwise
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
@@ -57,7 +60,7 @@ TABLE = [
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),
-    ("dgrad", "H200", "bfloat16", "nhwc", (1, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_pixels"),
+    ("dgrad", "H200", "bfloat16", "nhwc", (1, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_sliding"),  # few pixels
     ("fwd", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_cudnn"),  # few pixels
     ("fwd", "T4", "float64", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float16", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
@@ -68,7 +71,7 @@ TABLE = [
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
     ("wgrad", "H200", "float32", "nchw", (2, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
-    ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_torch"),
+    ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
     ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),
     ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
@@ -252,17 +255,17 @@ def test_torch_kernels_can_be_switched_off(enabled):
     program = """
 import torch, customops
 from torch.profiler import ProfilerActivity, profile
-x = torch.randn(1, 100, 28, 28, device="cuda", requires_grad=True)
-weight = torch.randn(100, 1, 11, 11, device="cuda", requires_grad=True)
+x = torch.randn(5, 480, 7, 7, device="cuda", requires_grad=True)
+weight = torch.randn(480, 1, 5, 5, device="cuda", requires_grad=True)
 def run():
-    out = customops.depthwise_conv2d(x, weight, padding=5)
+    out = customops.depthwise_conv2d(x, weight, padding=2)
     out.sum().backward()
     return out
 run()
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as result:
     out = run()
     torch.cuda.synchronize()
-expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=5, groups=100)
+expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=2, groups=480)
 torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-4)
 print(any("conv_depthwise2d_forward" in event.key for event in result.key_averages()))
 """

@@ -1,0 +1,60 @@
+// What measured.h is made of: forests of small trees, whose costs add up for each kernel. The kernel with the least sum
+// that can compute the problem is chosen.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "takes.h"
+
+namespace customops::cuda::depthwise {
+
+struct Candidate {
+  Kernel kernel;
+  bool copies_to_planes;  // channels_last images are copied into contiguous ones first, and results back
+};
+
+// Whether it can compute the problem, and is not a gamble: over so many outputs cuDNN was the fastest of all in one of
+// twenty problems of contiguous images and one of forty of channels_last ones, seldom by much, and took more than twice
+// the time of the fastest in most others.
+inline bool may_choose(const Candidate& candidate, const Problem& problem, const Gpu& gpu) {
+  if (candidate.kernel == Kernel::kFwdCudnn && outputs(problem) >= 1'000'000) return false;
+  return takes(candidate.kernel, candidate.copies_to_planes ? as_planes(problem) : problem, gpu);
+}
+
+// The same questions for all problems: their answers, as bits, are the number of the leaf.
+template <int kDepth, int kCandidates>
+struct Tree {
+  struct {
+    uint8_t feature;
+    double at_least;
+  } questions[kDepth];
+  uint8_t costs[1 << kDepth][kCandidates];
+};
+
+template <int kDepth, int kCandidates, int kTrees>
+struct Forest {
+  Candidate candidates[kCandidates];
+  Tree<kDepth, kCandidates> trees[kTrees];
+};
+
+// The cheapest candidate that may be chosen for the problem, otherwise `fallback`.
+template <int kDepth, int kCandidates, int kTrees, class Features>
+Candidate cheapest(const Forest<kDepth, kCandidates, kTrees>& forest, const Features& features, const Problem& problem,
+                   const Gpu& gpu, const Candidate& fallback) {
+  int costs[kCandidates] = {};
+  for (const auto& tree : forest.trees) {
+    int leaf = 0;
+    for (const auto& question : tree.questions) leaf = 2 * leaf + (features[question.feature] >= question.at_least);
+    for (int i = 0; i < kCandidates; ++i) costs[i] += tree.costs[leaf][i];
+  }
+  Candidate best = fallback;
+  int least = std::numeric_limits<int>::max();
+  for (int i = 0; i < kCandidates; ++i) {
+    const Candidate& candidate = forest.candidates[i];
+    if (costs[i] < least && may_choose(candidate, problem, gpu)) least = costs[i], best = candidate;
+  }
+  return best;
+}
+
+}  // namespace customops::cuda::depthwise
