@@ -2,21 +2,26 @@
 
     qemu-aarch64-static -d exec,nochain,in_asm -dfilter RANGE -D LOG python benchmarks/instructions.py count LOG FILE
     python benchmarks/instructions.py show LOG FILE
+    python benchmarks/instructions.py save NEON AVX2 SCALAR    what `show` printed for each: writes results/other/instructions.json
 
 The first, on either machine's Python with its wheel, makes the calls and notes in FILE where in qemu's log each begins and ends;
 with - for LOG, and without a log, it prints RANGE, the library's addresses (`setarch -R` keeps them). The second prints, for each
 call, all instructions of the library for an output, and those in blocks that use vector registers. Each call is made with some
 images and with twice as many, and the difference taken, so that what a call costs once does not count. Code of the C library
 does not. An output of the weight's gradient is a pixel of the output's gradient, which all taps are multiplied with.
+
+SCALAR is csrc/ for aarch64 with CUSTOMOPS_NEON 0 in csrc/cpu/simd.h, compiled with -march=armv8-a+nosimd.
 """
 
 import collections
+import datetime
 import functools
 import json
 import re
 import sys
 from pathlib import Path
 
+RESULT = Path(__file__).parent / "results/other/instructions.json"
 VECTOR = re.compile(rb"%ymm|\bv\d+\.|\bq\d+")
 BLOCK = re.compile(rb"IN: [^\n]*\n((?:0x[^\n]*\n)+)")
 EXECUTED = re.compile(rb"Trace \d+: 0x[0-9a-f]+ \[[0-9a-f]+/([0-9a-f]+)/")
@@ -124,11 +129,35 @@ def shown(log: bytes, notes: list[list]) -> dict[str, tuple[float, float]]:
     return found
 
 
+def printed(file: str) -> dict[str, tuple[float, float]]:
+    """What `show` printed."""
+    rows = [line.rsplit(maxsplit=2) for line in Path(file).read_text().splitlines()]
+    return {name.strip(): (float(every), float(vector)) for name, every, vector in rows}
+
+
+def save(neon: str, avx2: str, scalar: str) -> None:
+    facts = {
+        "about": "benchmarks/instructions.py: instructions for an output of calls in float32, under qemu: all, and those of blocks "
+        "that use vector registers",
+        "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+    }
+    counts = {"neon": printed(neon), "avx2": printed(avx2), "scalar": printed(scalar)}
+    rows = []
+    for name in counts["neon"]:
+        (neon_all, neon_vector), (avx2_all, avx2_vector), (scalar_all, _) = (found[name] for found in counts.values())
+        row = {"call": name, "neon": neon_all, "avx2": avx2_all, "scalar": scalar_all}
+        rows.append(row | {"neon_vector": neon_vector, "avx2_vector": avx2_vector})
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    RESULT.write_text(json.dumps(facts, indent=1).removesuffix("\n}") + f',\n "rows": [\n{lines}\n ]\n}}\n')
+
+
 def main() -> None:
-    if len(sys.argv) != 4 or sys.argv[1] not in ("count", "show"):
+    if len(sys.argv) != {"count": 4, "show": 4, "save": 5}.get(sys.argv[1] if len(sys.argv) > 1 else "", 0):
         sys.exit(__doc__)
     if sys.argv[1] == "count":
         return count(*sys.argv[2:])
+    if sys.argv[1] == "save":
+        return save(*sys.argv[2:])
     notes = [json.loads(line) for line in Path(sys.argv[3]).read_text().splitlines()]
     for name, (every, vector) in shown(Path(sys.argv[2]).read_bytes(), notes).items():
         print(f"{name:90} {every:8.2f} {vector:8.2f}")

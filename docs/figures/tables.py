@@ -1,6 +1,7 @@
 """The generated blocks of README.md and docs/*.md: tables, and sentences with numbers. `BLOCKS` names them all."""
 
 import itertools
+import re
 from collections.abc import Iterable
 
 import results
@@ -260,6 +261,40 @@ def sve() -> str:
     return f"{table(head, lines)}\n\nLoops of `bias_act` over float32, {facts['compiler']}, {facts['date']}; `benchmarks/sve.py`."
 
 
+def family_of(call: str) -> str:
+    """Calls of one op and direction, and in depthwise_conv2d of one number of channels and format."""
+    op, *parts = call.split(", ")
+    if not op.startswith("depthwise"):
+        return ", ".join([f"`{op.split()[0]}`", *(part for part in parts if part.startswith("gradient"))])
+    return ", ".join([f"`{op}`", *(part for part in parts if not re.fullmatch(r"\d+x\d+|stride \d", part))])
+
+
+def instructions() -> str:
+    """How many times AVX2's instructions NEON takes for an output, and how many times NEON's scalar code: fewest and most."""
+    facts = results.recorded("instructions")
+    families: dict[str, list[dict]] = {}
+    for row in facts["rows"]:
+        families.setdefault(family_of(row["call"]), []).append(row)
+
+    def span(rows: list[dict], above: str, below: str) -> str:
+        ratios = [row[above] / row[below] for row in rows]
+        return f"{min(ratios):.1f} to {max(ratios):.1f}"
+
+    pairs = (("neon", "avx2"), ("neon_vector", "avx2_vector"), ("scalar", "neon"))
+    lines = [[name, str(len(rows)), *(span(rows, *pair) for pair in pairs)] for name, rows in families.items()]
+    head = [
+        "calls in float32",
+        "counted",
+        "NEON / AVX2, all",
+        "NEON / AVX2, in blocks with vectors",
+        "scalar / NEON, all",
+    ]
+    return (
+        f"{table(head, lines)}\n\nInstructions of the library for an output, the fewest and the most times, under qemu, "
+        f"{facts['date']}; `benchmarks/instructions.py`. A block is code up to a jump."
+    )
+
+
 def build_times() -> str:
     facts = results.recorded("build")
     lines = [[row["what"], row["device"], f"{row['minutes']:.0f} min"] for row in facts["rows"]]
@@ -447,6 +482,7 @@ BLOCKS = {
     "overhead": overhead,
     "counters": counters,
     "sve": sve,
+    "instructions": instructions,
     "build-times": build_times,
     "ports": ports,
     "ports-calls": ports_calls,
