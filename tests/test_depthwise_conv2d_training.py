@@ -162,6 +162,21 @@ def test_a_channels_last_weight_gives_the_same_bits(shape, kernel, device):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_channels_last_weight_leaves_results_contiguous(dtype, device):
+    """Rows as Mamba's, which cuDNN computes on GPUs: its results are channels_last if its weight is."""
+    x, grad = (randn(1, 768, 1, width, dtype=dtype, device=device) for width in (128, 131))
+    weight = randn(768, 1, 1, 4, dtype=dtype, device=device, seed=2)
+
+    def results(weight):
+        out = ops._depthwise_conv2d(x, weight, None, 1, 1, 0, 0, 3, 3, 1, 1)
+        return out, ops._depthwise_conv2d_grad_input(grad, weight, 1, 128, 1, 1, 0, 3, 1, 1, False)
+
+    for ours, theirs in zip(results(weight.to(memory_format=torch.channels_last)), results(weight), strict=True):
+        assert ours.is_contiguous()
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_derivatives_of_float32_parameters_beside_16_bit_images(dtype, device):
     """Second derivatives and tangents are those of the same numbers in the same dtypes, up to their rounding."""
     x = randn(2, 3, 8, 9, dtype=dtype, device=device)

@@ -83,7 +83,7 @@ class PixelsKernel {
     const T* const first = image_row(n, last_row - (new_rows - 1) * step);
     if (x.phases.size() == 1 && x.in_phases > 1 && x.out_phases == 1 && y.to > 1) {
       prefetch_columns(first + y.in_phases * row, rows, step * row, c);
-      return {};
+      return {first, 0, 0};
     }
     // What a block of outputs reads is prefetched while the block before it is computed.
     const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);

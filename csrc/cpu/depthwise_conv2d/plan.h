@@ -8,10 +8,10 @@
 // There are two ways to fill a register:
 // - With channels: a pixel's channels lie side by side. Contiguous images are transposed for that, and the results are
 //   transposed back.
-// - With pixels (vectorizes_pixels), where a pixel has at most half as many channels as a register has lanes. The
-// pixels
-//   have one channel (contiguous images) or all channels (channels_last); weights repeat in the same order. A tile is
-//   then one long row: registers continue across the ends of rows, and what they compute there is dropped.
+// - With pixels (vectorizes_pixels), where a pixel has at most half as many channels as a register has lanes, or, for
+//   some gradients of the weight on ARM, as many. The pixels have one channel (contiguous images) or all channels
+//   (channels_last); weights repeat in the same order. A tile is then one long row: registers continue across the ends
+//   of rows, and what they compute there is dropped.
 #pragma once
 
 #include <cstring>

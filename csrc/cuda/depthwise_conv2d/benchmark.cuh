@@ -72,9 +72,8 @@ inline std::vector<Choice> candidates(const Problem& problem, bool wgrad, const 
   for (int i = 0; i < kKernels; ++i)
     for (const bool copies : {false, true}) {
       const auto kernel = Kernel(i);
-      const bool torchs = kernel == Kernel::kFwdTorch || kernel == Kernel::kFwdCudnn || kernel == Kernel::kWgradTorch;
-      if (is_wgrad(kernel) != wgrad || (copies && (torchs || !problem.channels_last)) || is_hopeless(kernel, problem) ||
-          (kernel == chosen.kernel && copies == chosen.copies_to_planes))
+      if (is_wgrad(kernel) != wgrad || (copies && (is_torchs(kernel) || !problem.channels_last)) ||
+          is_hopeless(kernel, problem) || (kernel == chosen.kernel && copies == chosen.copies_to_planes))
         continue;
       if (takes(kernel, copies ? as_planes(problem) : problem, gpu))
         all.push_back({kernel, copies, "the fastest in benchmark mode"});

@@ -1,6 +1,6 @@
-// Which CUDA kernel runs: every rule is here, and depends on nothing but the problem and the GPU. Launchers do as they
-// are told. takes.h says what a kernel can compute; the forests of measured.h say what each of those costs, by what was
-// measured on an H100 and an H200 (docs/depthwise-limits.md).
+// Which CUDA kernel runs: that depends on nothing but the problem and the GPU. Launchers do as they are told. takes.h
+// says what a kernel can compute; the forests of measured.h say what each of those costs, by what was measured on an
+// H100 and an H200 (docs/depthwise-limits.md); forest.h says which of them may be chosen.
 #pragma once
 
 #include "measured.h"

@@ -367,6 +367,11 @@ inline bool torch_cudnn_takes(const Problem& problem) {
          problem.y.out * problem.x.out > 1 && torch_takes(problem);
 }
 
+// These are called for the images as they are: no copy is made for them.
+inline bool is_torchs(Kernel kernel) {
+  return kernel == Kernel::kFwdTorch || kernel == Kernel::kFwdCudnn || kernel == Kernel::kWgradTorch;
+}
+
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
   switch (kernel) {
     case Kernel::kFwdSmall: return fwd_small_takes(problem);

@@ -33,13 +33,15 @@ inline Tensor rounded(const DepthwiseConv2d& conv, const Tensor& parameter) {
 }
 
 // With the strides of a contiguous tensor. Those of a channels_last weight are as good, for it has one input channel,
-// but torch takes them for a wish and calls cuDNN, with TensorFloat-32.
+// but torch takes them for a wish: it calls cuDNN, with TensorFloat-32, and cuDNN's results are channels_last.
 inline Tensor with_contiguous_strides(const Tensor& weight) {
   const int64_t w = weight.size(3), hw = weight.size(2) * w;
   const Ints sizes{weight.size(0), 1, weight.size(2), w}, strides{hw, hw, w, 1};
   if (std::equal(strides.begin(), strides.end(), weight.strides().begin())) return weight;
   return tensor(call("aten::as_strided", "", weight, sizes, strides, std::nullopt)[0]);
 }
+
+inline Tensor plain_weight(const DepthwiseConv2d& conv) { return with_contiguous_strides(rounded(conv, conv.weight)); }
 
 constexpr bool kBenchmark = false, kDeterministic = true, kTF32 = false;
 
@@ -51,7 +53,7 @@ inline Tensor torch_forward(const DepthwiseConv2d& conv) {
 }
 
 inline Tensor cudnn_forward(const DepthwiseConv2d& conv) {
-  return tensor(call("aten::cudnn_convolution", "", conv.in, rounded(conv, conv.weight), padding(conv), stride(conv),
+  return tensor(call("aten::cudnn_convolution", "", conv.in, plain_weight(conv), padding(conv), stride(conv),
                      dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
 }
 
@@ -62,7 +64,7 @@ inline int64_t output_padding(const ConvAxis& a) {
 
 inline Tensor cudnn_dgrad(const DepthwiseConv2d& conv) {
   const Ints more{output_padding(conv.y), output_padding(conv.x)};
-  return tensor(call("aten::cudnn_convolution_transpose", "", conv.out, rounded(conv, conv.weight), padding(conv), more,
+  return tensor(call("aten::cudnn_convolution_transpose", "", conv.out, plain_weight(conv), padding(conv), more,
                      stride(conv), dilation(conv), conv.channels, kBenchmark, kDeterministic, kTF32)[0]);
 }
 
@@ -71,10 +73,9 @@ enum class Gradient { kOfImage, kOfWeight };
 inline Tensor torch_gradient(const DepthwiseConv2d& conv, Gradient wanted) {
   const std::vector<int64_t> no_padding{0, 0};
   const bool mask[] = {wanted == Gradient::kOfImage, wanted == Gradient::kOfWeight, false};
-  const auto results =
-      call("aten::convolution_backward", "", conv.out, conv.in, with_contiguous_strides(rounded(conv, conv.weight)),
-           std::nullopt, stride(conv), padding(conv), dilation(conv), false, no_padding, conv.channels,
-           torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
+  const auto results = call("aten::convolution_backward", "", conv.out, conv.in, plain_weight(conv), std::nullopt,
+                            stride(conv), padding(conv), dilation(conv), false, no_padding, conv.channels,
+                            torch::headeronly::HeaderOnlyArrayRef<bool>(mask, 3));
   const Tensor all[] = {tensor(results[0]), tensor(results[1]), tensor(results[2])};  // owned, undefined ones too
   return all[int(wanted)];
 }
