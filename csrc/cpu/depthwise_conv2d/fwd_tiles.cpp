@@ -57,33 +57,48 @@ class TilesKernel {
                 direct, out);
       }
     }
-    if (!direct)
-      for (int64_t j = 0; j < rows; ++j)
-        interleave(isa, result_.data() + j * buffer_row, to + j * plan_.y.out_phases * row);
+    if (direct) return;
+    if (x.out_phases == 1) return write_rows(isa, result_.data(), to, rows);
+    for (int64_t j = 0; j < rows; ++j) interleave(isa, result_.data() + j * buffer_row, to + j * plan_.y.out_phases * row);
+  }
+
+  // Rows of outputs that are not direct, all at once, because they may be short.
+  template <class I>
+  void write_rows(I isa, const A* from, T* to, int64_t rows) {
+    using V = Vec<I::value, A>;
+    int64_t size = plan_.x.to * plan_.block_channels, pitch = plan_.pitch * plan_.block_channels, count = rows;
+    const int64_t step = plan_.y.out_phases * size;
+    if (pitch == step) size *= count, count = 1;
+    outline(isa, [=](auto) {
+      const int64_t in_step = pitch, out_step = step, whole = size / V::kLanes * V::kLanes, rest = size - whole;
+      const A* in = from;
+      for (T *out = to, *const end = to + count * out_step; out != end; out += out_step, in += in_step) {
+        V v;
+        for (int64_t x = 0; x < whole; x += V::kLanes) v.load(in + x), v.store(out + x);
+        if (rest > 0) v.load(in + whole), store_part(v, out + whole, rest);
+      }
+    });
   }
 
   // Interleaves the rows of the phases of x into a row of the image.
   template <class I>
   void interleave(I isa, const A* from, T* to) {
     const AxisTaps& x = plan_.x;
-    const int64_t lanes = plan_.block_channels;
-    if (x.out_phases > 1) {
-      const int64_t size = plan_.strip * plan_.pitch * lanes;
-      const int64_t pairs = lanes == 1 && x.taps.size() == 2 ? x.periods(1) : 0;
-      A* __restrict const row = interleaved_row_.data();
-      for (int64_t q = 0; q < pairs; ++q) row[2 * q] = from[q], row[2 * q + 1] = from[size + q];  // shuffles
-      with_padded_size(lanes, [&](auto room) {  // the next pixel overwrites what is written beyond a pixel
-        A* to = row + pairs * x.out_phases;
-        for (int64_t q = pairs; q < x.periods(); ++q)
-          for (int64_t r = 0; r < int64_t(x.taps.size()); ++r, to += lanes)
-            std::memcpy(to, from + r * size + q * lanes, room * sizeof(A));
-      });
-      from = row;
-    }
-    if constexpr (kWide)
-      std::memcpy(to, from, x.to * lanes * sizeof(T));
-    else
-      narrow(isa, from, to, x.to * lanes);
+    const int64_t lanes = plan_.block_channels, size = plan_.strip * plan_.pitch * lanes;
+    const int64_t phases = x.taps.size(), pairs = lanes == 1 && phases == 2 ? x.periods(1) : 0;
+    A* const row = kWide ? reinterpret_cast<A*>(to) : interleaved_row_.data();
+    A* __restrict const shuffled = row;
+    for (int64_t q = 0; q < pairs; ++q) shuffled[2 * q] = from[q], shuffled[2 * q + 1] = from[size + q];
+    with_padded_size(lanes, [&](auto room) {  // the next pixel overwrites what is written beyond a pixel
+      const int64_t whole = std::max((x.to * lanes - room) / (phases * lanes), pairs);
+      A* out = row + pairs * phases * lanes;
+      for (int64_t q = pairs; q < whole; ++q)
+        for (int64_t r = 0; r < phases; ++r, out += lanes)
+          std::memcpy(out, from + r * size + q * lanes, room * sizeof(A));
+      for (int64_t i = whole * phases; i < x.to; ++i, out += lanes)
+        std::copy_n(from + i % phases * size + i / phases * lanes, lanes, out);
+    });
+    if constexpr (!kWide) narrow(isa, row, to, x.to * lanes);
   }
 };
 

@@ -7,6 +7,8 @@ namespace customops::cpu {
 
 constexpr int kRegisters = 8;       // sums at a time: enough to hide the latency of a multiply-add
 constexpr int kManyRegisters = 16;  // where loads are instructions of their own: a tap's other ones are shared by more
+constexpr int64_t kFewSteps = 2;    // of a run, which has too few registers of the same channels
+constexpr int kNeighbours = 4;      // registers of other channels at a time
 
 // Computes kCount registers of outputs, `step` elements apart. A tap has one weight (kOneChannel), or as many as a step
 // has elements.
@@ -44,6 +46,24 @@ void add_all_taps(const A* buffer, int64_t step, const std::vector<TilePlan::Tap
   }
 }
 
+// Computes kCount neighbouring registers of outputs, of a step that has as many or more: each has weights of its own.
+template <class V, int kCount, class A>
+void add_neighbours(const A* buffer, int64_t step, const std::vector<TilePlan::TapOffset>& taps, const A* weight,
+                    const A* bias, V (&out)[kCount]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) out[i].load(bias + i * V::kLanes);
+  const TilePlan::TapOffset* tap = taps.data();
+  for (const auto* const end = tap + taps.size(); tap != end; ++tap, weight += step) {
+    const A* const from = buffer + tap->offset;
+#pragma GCC unroll 4
+    for (int i = 0; i < kCount; ++i) {
+      V factor;
+      factor.load(weight + i * V::kLanes);
+      out[i].fma(factor, from + i * V::kLanes);
+    }
+  }
+}
+
 // Computes `length` elements of a row of outputs from a buffer; writes nothing beyond them if `exact`. A function of
 // its own for each instruction set, which dtypes share.
 template <class I, class A>
@@ -76,7 +96,22 @@ void add_run(I isa, const A* from, const std::vector<TilePlan::TapOffset>& taps,
       }
     };
     if (one_channel) return every(std::true_type(), 0, V::kLanes);
-    for (int64_t first = 0; first < step; first += V::kLanes) every(std::false_type(), first, step);
+    if (length > kFewSteps * step) {
+      for (int64_t first = 0; first < step; first += V::kLanes) every(std::false_type(), first, step);
+      return;
+    }
+    for (int64_t at = 0, first = 0; at < length;) {  // in the order of the outputs: never `exact`
+      const int64_t left = ceil_div(std::min(step - first, length - at), V::kLanes);
+      with_constant<kNeighbours>(std::min<int64_t>(left, kNeighbours), [&](auto constant) {
+        constexpr int kCount = constant;
+        V sums[kCount];
+        add_neighbours(from + at, step, taps, weight + first, bias + first, sums);
+#pragma GCC unroll 4
+        for (int i = 0; i < kCount; ++i) sums[i].store(to + at + i * V::kLanes);
+        at += kCount * V::kLanes;
+        first = first + kCount * V::kLanes == step ? 0 : first + kCount * V::kLanes;
+      });
+    }
   });
 }
 

@@ -86,14 +86,18 @@ class TileLoader {
   // row j overwrites row j - rows.
   template <class I>
   void load_rows(I isa, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<B, A>)
+      if (plan_.vectorizes_pixels && x_.in_phases == 1 && x_.phases.size() == 1 && end - begin > 1 && end <= rows_) {
+        for (size_t py = 0; py < y_.phases.size(); ++py) copy_rows(isa, n, c, q, py, begin, end);
+        return;
+      }
     for (int64_t j = begin; j < end; ++j)
       for (size_t py = 0; py < y_.phases.size(); ++py) {
         const int64_t i = image_row(q + j, py), at = (py * rows_ + j % rows_) * plan_.pitch;
         if (i < 0 || i >= y_.from) {
           clear(c, at);
         } else if (plan_.vectorizes_pixels) {
-          if constexpr (std::is_same_v<B, A>)
-            load_row(isa, image_ + ((n * plan_.channel_tiles + c) * y_.from + i) * x_.from * plan_.block_channels, at);
+          if constexpr (std::is_same_v<B, A>) load_row(isa, pixels_row(n, c, i), at);
         } else if (plan_.channels_last) {
           load_pixels_row(isa, image_ + (n * y_.from + i) * x_.from * plan_.channels, c, at);
         } else {
@@ -109,6 +113,50 @@ class TileLoader {
       for (size_t px = 0; px < x_.phases.size(); ++px)
         std::fill_n(data() + g * buffer_size + (px * phase_size_ + at) * plan_.block_channels,
                     plan_.pitch * plan_.block_channels, B(0));
+  }
+
+  const T* pixels_row(int64_t n, int64_t c, int64_t i) const {
+    return image_ + ((n * plan_.channel_tiles + c) * y_.from + i) * x_.from * plan_.block_channels;
+  }
+
+  // Rows [begin, end) of a phase of y, of pixels in the order of the image: all at once, because rows may be short.
+  template <class I>
+  void copy_rows(I isa, int64_t n, int64_t c, int64_t q, int64_t py, int64_t begin, int64_t end) {
+    using V = Vec<I::value, A>;
+    const int64_t row = x_.from * plan_.block_channels, pitch = plan_.pitch * plan_.block_channels;
+    const int64_t before = ceil_div(-y_.phases[py], y_.in_phases), after = ceil_div(y_.from - y_.phases[py], y_.in_phases);
+    const int64_t first = std::clamp<int64_t>(before - y_.first - q, begin, end);
+    const int64_t last = std::clamp<int64_t>(after - y_.first - q, first, end);
+    for (int64_t j = begin; j < first; ++j) clear(c, (py * rows_ + j) * plan_.pitch);
+    for (int64_t j = last; j < end; ++j) clear(c, (py * rows_ + j) * plan_.pitch);
+    if (first == last) return;
+    const auto [inside, inside_end] = inside_[0];
+    const int64_t step = y_.in_phases * row, skipped = (x_.first + inside + x_.phases[0]) * plan_.block_channels;
+    int64_t count = last - first, size = (inside_end - inside) * plan_.block_channels;
+    const T* const from = pixels_row(n, c, image_row(q + first, py)) + skipped;
+    B* const to = data() + ((py * rows_ + first) * plan_.pitch + inside) * plan_.block_channels;
+    if (size == pitch && size == step) size *= count, count = 1;  // no padding and no tap beside another
+    // Registers may read beyond the ends of rows, but not behind the last image.
+    const int64_t read = ceil_div(size, V::kLanes) * V::kLanes;
+    const int64_t safe = std::clamp<int64_t>(floor_div(end_ - from - read, step) + 1, 0, count);
+    outline(isa, [=](auto) {
+      const int64_t whole = size / V::kLanes * V::kLanes, rest = size - whole, in_step = step, out_step = pitch;
+      const T* in = from;
+      for (B *out = to, *const out_end = to + safe * out_step; out != out_end; out += out_step, in += in_step) {
+        V v;
+        for (int64_t x = 0; x < whole; x += V::kLanes) v.load(in + x), v.store(out + x);
+        if (rest > 0) v.load(in + whole), store_part(v, out + whole, rest);
+      }
+    });
+    for (int64_t j = safe; j < count; ++j) widen_row(isa, from + j * step, to + j * pitch, size);
+  }
+
+  template <class I>
+  static void widen_row(I isa, const T* from, A* to, int64_t n) {
+    if constexpr (std::is_same_v<T, A>)
+      std::copy_n(from, n, to);
+    else
+      widen(isa, from, to, n);
   }
 
   // A row of pixels in the order of the image.
