@@ -25,7 +25,7 @@ class TilesKernel {
         to_(to),
         loader_(plan, plan.y, plan.x, plan.rows, from),
         result_(plan.block_channels * plan.strip * plan.pitch * int64_t(plan.x.taps.size())),
-        interleaved_row_(plan.x.periods() * int64_t(plan.x.taps.size()) * plan.block_channels) {}  // whole periods
+        interleaved_row_(kWide ? 0 : plan.x.to * plan.block_channels) {}
 
   template <class I>
   void run(I isa, int64_t item) {
@@ -59,7 +59,8 @@ class TilesKernel {
     }
     if (direct) return;
     if (x.out_phases == 1) return write_rows(isa, result_.data(), to, rows);
-    for (int64_t j = 0; j < rows; ++j) interleave(isa, result_.data() + j * buffer_row, to + j * plan_.y.out_phases * row);
+    for (int64_t j = 0; j < rows; ++j)
+      interleave(isa, result_.data() + j * buffer_row, to + j * plan_.y.out_phases * row);
   }
 
   // Rows of outputs that are not direct, all at once, because they may be short.
@@ -68,7 +69,7 @@ class TilesKernel {
     using V = Vec<I::value, A>;
     int64_t size = plan_.x.to * plan_.block_channels, pitch = plan_.pitch * plan_.block_channels, count = rows;
     const int64_t step = plan_.y.out_phases * size;
-    if (pitch == step) size *= count, count = 1;
+    if (size == pitch && size == step) size *= count, count = 1;  // no padding, and no row between
     outline(isa, [=](auto) {
       const int64_t in_step = pitch, out_step = step, whole = size / V::kLanes * V::kLanes, rest = size - whole;
       const A* in = from;
@@ -80,7 +81,7 @@ class TilesKernel {
     });
   }
 
-  // Interleaves the rows of the phases of x into a row of the image.
+  // Interleaves the rows of the phases of x into a row of the image, in place unless it has to be narrowed.
   template <class I>
   void interleave(I isa, const A* from, T* to) {
     const AxisTaps& x = plan_.x;

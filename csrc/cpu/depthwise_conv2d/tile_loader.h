@@ -124,9 +124,8 @@ class TileLoader {
   void copy_rows(I isa, int64_t n, int64_t c, int64_t q, int64_t py, int64_t begin, int64_t end) {
     using V = Vec<I::value, A>;
     const int64_t row = x_.from * plan_.block_channels, pitch = plan_.pitch * plan_.block_channels;
-    const int64_t before = ceil_div(-y_.phases[py], y_.in_phases), after = ceil_div(y_.from - y_.phases[py], y_.in_phases);
-    const int64_t first = std::clamp<int64_t>(before - y_.first - q, begin, end);
-    const int64_t last = std::clamp<int64_t>(after - y_.first - q, first, end);
+    const auto next = [&](int64_t i) { return ceil_div(i - y_.phases[py], y_.in_phases) - y_.first - q; };
+    const int64_t first = std::clamp(next(0), begin, end), last = std::clamp(next(y_.from), first, end);
     for (int64_t j = begin; j < first; ++j) clear(c, (py * rows_ + j) * plan_.pitch);
     for (int64_t j = last; j < end; ++j) clear(c, (py * rows_ + j) * plan_.pitch);
     if (first == last) return;
@@ -135,7 +134,7 @@ class TileLoader {
     int64_t count = last - first, size = (inside_end - inside) * plan_.block_channels;
     const T* const from = pixels_row(n, c, image_row(q + first, py)) + skipped;
     B* const to = data() + ((py * rows_ + first) * plan_.pitch + inside) * plan_.block_channels;
-    if (size == pitch && size == step) size *= count, count = 1;  // no padding and no tap beside another
+    if (size == pitch && size == step) size *= count, count = 1;  // no padding, and no row left out
     // Registers may read beyond the ends of rows, but not behind the last image.
     const int64_t read = ceil_div(size, V::kLanes) * V::kLanes;
     const int64_t safe = std::clamp<int64_t>(floor_div(end_ - from - read, step) + 1, 0, count);
