@@ -83,11 +83,11 @@ class TileLoader {
   int64_t image_row(int64_t q, int64_t phase) const { return (y_.first + q) * y_.in_phases + y_.phases[phase]; }
 
   // Loads rows [begin, end) of each phase of the tile that begins with period q and channel c. The buffer is a ring:
-  // row j overwrites row j - rows.
+  // row j overwrites row j - rows. `begin` is 0, or there is one row.
   template <class I>
   void load_rows(I isa, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<B, A>)
-      if (plan_.vectorizes_pixels && x_.in_phases == 1 && x_.phases.size() == 1 && end - begin > 1 && end <= rows_) {
+      if (plan_.vectorizes_pixels && x_.in_phases == 1 && x_.phases.size() == 1) {
         for (size_t py = 0; py < y_.phases.size(); ++py) copy_rows(isa, n, c, q, py, begin, end);
         return;
       }
@@ -124,20 +124,25 @@ class TileLoader {
   void copy_rows(I isa, int64_t n, int64_t c, int64_t q, int64_t py, int64_t begin, int64_t end) {
     using V = Vec<I::value, A>;
     const int64_t row = x_.from * plan_.block_channels, pitch = plan_.pitch * plan_.block_channels;
-    const auto next = [&](int64_t i) { return ceil_div(i - y_.phases[py], y_.in_phases) - y_.first - q; };
+    const auto next = [&](int64_t i) {  // the first row from row i of the image on, without a division if possible
+      const int64_t at = i - y_.phases[py];
+      return (y_.in_phases == 1 ? at : ceil_div(at, y_.in_phases)) - y_.first - q;
+    };
     const int64_t first = std::clamp(next(0), begin, end), last = std::clamp(next(y_.from), first, end);
-    for (int64_t j = begin; j < first; ++j) clear(c, (py * rows_ + j) * plan_.pitch);
-    for (int64_t j = last; j < end; ++j) clear(c, (py * rows_ + j) * plan_.pitch);
+    const auto row_at = [&](int64_t j) { return (py * rows_ + j % rows_) * plan_.pitch; };
+    for (int64_t j = begin; j < first; ++j) clear(c, row_at(j));
+    for (int64_t j = last; j < end; ++j) clear(c, row_at(j));
     if (first == last) return;
     const auto [inside, inside_end] = inside_[0];
     const int64_t step = y_.in_phases * row, skipped = (x_.first + inside + x_.phases[0]) * plan_.block_channels;
     int64_t count = last - first, size = (inside_end - inside) * plan_.block_channels;
     const T* const from = pixels_row(n, c, image_row(q + first, py)) + skipped;
-    B* const to = data() + ((py * rows_ + first) * plan_.pitch + inside) * plan_.block_channels;
+    B* const to = data() + (row_at(first) + inside) * plan_.block_channels;
     if (size == pitch && size == step) size *= count, count = 1;  // no padding, and no row left out
     // Registers may read beyond the ends of rows, but not behind the last image.
     const int64_t read = ceil_div(size, V::kLanes) * V::kLanes;
-    const int64_t safe = std::clamp<int64_t>(floor_div(end_ - from - read, step) + 1, 0, count);
+    const int64_t spare = end_ - from - read;
+    const int64_t safe = spare >= (count - 1) * step ? count : std::max<int64_t>(floor_div(spare, step) + 1, 0);
     outline(isa, [=](auto) {
       const int64_t whole = size / V::kLanes * V::kLanes, rest = size - whole, in_step = step, out_step = pitch;
       const T* in = from;
@@ -158,7 +163,7 @@ class TileLoader {
       widen(isa, from, to, n);
   }
 
-  // A row of pixels in the order of the image.
+  // A row of pixels in the order of the image, of which a stride leaves out some.
   template <class I>
   void load_row(I isa, const T* row, int64_t at) {
     const A* pixels = widened_row_.data();
@@ -170,9 +175,7 @@ class TileLoader {
       const auto [begin, end] = inside_[px];
       const A* const in = pixels + ((x_.first + begin) * x_.in_phases + x_.phases[px]) * plan_.block_channels;
       B* __restrict const out = data() + (px * phase_size_ + at + begin) * plan_.block_channels;
-      if (x_.in_phases == 1)
-        std::memcpy(out, in, (end - begin) * plan_.block_channels * sizeof(A));
-      else if (x_.in_phases == 2 && plan_.block_channels == 1)  // shuffles
+      if (x_.in_phases == 2 && plan_.block_channels == 1)  // shuffles
         for (int64_t i = 0; i < end - begin; ++i) out[i] = in[2 * i];
       else
         copy_every(in, x_.in_phases * plan_.block_channels, out, end - begin);
