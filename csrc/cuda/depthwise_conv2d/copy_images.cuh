@@ -133,9 +133,11 @@ struct Loads {
       issue<8>(patch, image);
     else if (bytes == 4)
       issue<4>(patch, image);
-    else if constexpr (sizeof(T) == 2)
+    else if constexpr (sizeof(T) == 2) {
       issue<2>(patch, image);
-    // Vectors beyond kKept are rare, and not worth a loop for every width.
+      return issue_rest_singly(patch, image);
+    }
+    // Vectors of several elements beyond kKept are rare, and not worth a loop for every width.
 #pragma unroll 1
     for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
       int to_offset, from_offset;
@@ -146,10 +148,31 @@ struct Loads {
         copy_async<kMaxBytes, Source::kPastL1>(shared, image + from_offset);
       else if (bytes == 8)
         copy_async<8>(shared, image + from_offset);
-      else if (bytes == 4)
-        copy_async<4>(shared, image + from_offset);
       else
-        copy_async<2>(shared, image + from_offset);
+        copy_async<4>(shared, image + from_offset);
+    }
+  }
+  // The elements beyond kKept, where a vector is one 16-bit element: several are under way before the first is waited
+  // for.
+  template <class T>
+  __device__ void issue_rest_singly(T* patch, const T* image) const {
+    constexpr int kAtOnce = 4;
+#pragma unroll 1
+    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += kAtOnce * blockDim.x) {
+      int to_offset[kAtOnce];
+      T value[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        int from_offset = -1;
+        if (const int next = at + i * int(blockDim.x); next < all) source(next, to_offset[i], from_offset);
+        if (from_offset < 0)
+          to_offset[i] = -1;
+        else
+          value[i] = image[from_offset];
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (to_offset[i] >= 0) patch[to_offset[i]] = value[i];
     }
   }
 };
@@ -199,7 +222,9 @@ struct PlanesSource {
 // Copies whole planes, or whole rows of one plane, into shared memory. They are one run in memory: a thread's vectors
 // are a constant distance apart, so that a copy takes a handful of instructions. source() makes the PlanesSource with
 // their offsets. For all threads of a block of kBlock. Does nothing below sm_80, where no kernel uses it.
-template <int kBlock, class T, class Source>
+// kSingly: 16-bit elements that have no asynchronous copy, because rows are odd, are read several at a time; that takes
+// registers.
+template <int kBlock, class T, class Source, bool kSingly = false>
 struct Run {
   static constexpr int kKept = 8;
   const Source& source;
@@ -223,6 +248,7 @@ struct Run {
   // `from` is where this thread's first vector lies.
   template <int bytes>
   __device__ void issue(unsigned patch, const char* from) const {
+    if constexpr (bytes == 2 && kSingly) return issue_singly(patch, from);
 #pragma unroll
     for (int half = 0; half < kKept; half += kKept / 2)
       if (half == 0 || half < vectors)
@@ -232,6 +258,26 @@ struct Run {
       const PlanesSource places = source();
 #pragma unroll 1
       for (int i = kKept; i < vectors; ++i) copy<bytes>(i, patch + place_of(places, i), from + i * kBlock * bytes);
+    }
+  }
+  __device__ void issue_singly(unsigned patch, const char* from) const {
+    constexpr int kAtOnce = kKept / 2;
+    const auto copy_some = [&](int first, const auto& place) {
+      Bits<2> value[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (first + i < vectors) value[i] = *reinterpret_cast<const Bits<2>*>(from + (first + i) * kBlock * 2);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (first + i < vectors) *static_cast<Bits<2>*>(__cvta_shared_to_generic(patch + place(first + i))) = value[i];
+    };
+#pragma unroll
+    for (int first = 0; first < kKept; first += kAtOnce) copy_some(first, [&](int i) { return to[i]; });
+    if (kKept < vectors) {
+      const PlanesSource places = source();
+#pragma unroll 1
+      for (int first = kKept; first < vectors; first += kAtOnce)
+        copy_some(first, [&](int i) { return place_of(places, i); });
     }
   }
   // A comparison and a copy: of an `if` around a copy, the compiler makes eight instructions.

@@ -43,18 +43,6 @@ struct FwdDirectParams {
   Divider<uint32_t> phases_x, phases_y;  // of the dilation
 };
 
-// One axis of the image of the pixels that are a dilation apart.
-struct Interleaved {
-  int in, out, phase, first, before;  // sizes; the first pixel of the output and of the input; zeros before that
-
-  Interleaved() = default;
-  __device__ Interleaved(int whole_in, int whole_out, int pad, int dilation, int phase) : phase(phase) {
-    before = pad <= phase ? -((phase - pad) / dilation) : (pad - phase + dilation - 1) / dilation;
-    first = phase - pad + before * dilation;
-    in = (whole_in - first + dilation - 1) / dilation, out = (whole_out - phase + dilation - 1) / dilation;
-  }
-};
-
 // W: the weight's type, T or float.
 template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated, bool kFew>
 __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)

@@ -14,6 +14,18 @@ __device__ T part(const Access& access, int i) {
   return reinterpret_cast<const T*>(&access)[i];
 }
 
+// One axis of the image of the pixels that are a dilation apart.
+struct Interleaved {
+  int in, out, phase, first, before;  // sizes; the first pixel of the output and of the input; zeros before that
+
+  Interleaved() = default;
+  __device__ Interleaved(int whole_in, int whole_out, int pad, int dilation, int phase) : phase(phase) {
+    before = pad <= phase ? -((phase - pad) / dilation) : (pad - phase + dilation - 1) / dilation;
+    first = phase - pad + before * dilation;
+    in = (whole_in - first + dilation - 1) / dilation, out = (whole_out - phase + dilation - 1) / dilation;
+  }
+};
+
 // n pixels of row y of a channels_last image from column x on, zeros outside; each one access. row_step: w * channels,
 // which the caller multiplies, or it would be multiplied out for every row.
 template <int n, class Access, class T>

@@ -280,6 +280,19 @@ inline int wgrad_direct_lanes(const Problem& problem) {
   return problem.x.taps == 3 && has_channel_vectors(problem, 2) ? 2 : 1;
 }
 
+// wgrad_direct also takes 3x3 taps at a dilation, at stride 1: pixels a dilation apart are an image of their own.
+inline bool wgrad_direct_takes_dilation(const Problem& problem) {
+  const auto takes = [](const Axis& a) {
+    return a.taps == 3 && a.up == 1 && a.down == 1 && fits_int32(a) && a.dilation <= a.out;
+  };
+  if (!problem.channels_last || problem.dtype == ScalarType::Double || !takes(problem.y) || !takes(problem.x))
+    return false;
+  // Tiles of one dilation are filled up with less than 8 pixels, and read 2 more.
+  const auto extent = [](const Axis& a) { return std::max(a.in, a.out) + std::abs(a.pad) + 16 * a.dilation; };
+  return extent(problem.y) * extent(problem.x) <= kMaxIndex / problem.channels &&
+         problem.batch <= kMaxIndex / (4 * problem.y.out * problem.x.out);
+}
+
 inline bool wgrad_large_takes(const Problem& problem, const Gpu& gpu) {
   const int64_t tiles_x = ceil_div(problem.x.taps, 8), tiles_y = ceil_div(problem.y.taps, 7),
                 steps = ceil_div(problem.x.out, 4);
@@ -392,7 +405,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kWgradMmaPixels: return wgrad_mma_pixels_takes(problem, gpu);
     case Kernel::kWgradPlanes: return wgrad_planes_takes(problem);
     case Kernel::kWgradPixels: return wgrad_pixels_takes(problem);
-    case Kernel::kWgradDirect: return wgrad_direct_lanes(problem) > 0;
+    case Kernel::kWgradDirect: return wgrad_direct_lanes(problem) > 0 || wgrad_direct_takes_dilation(problem);
     case Kernel::kWgradLarge: return wgrad_large_takes(problem, gpu);
     case Kernel::kWgradRows: return wgrad_rows_takes(problem);
     case Kernel::kWgradCorrelation: return wgrad_correlation_takes(problem);

@@ -17,6 +17,8 @@ struct WgradDirectParams {
   WgradResult<T> result;
   int in_w, in_h, out_w, out_h, channels, left, top, members, tiles, tiles_a_split;
   Divider<uint32_t> chunk, tiles_x, tiles_y;  // chunk: vectors of channels that a block takes
+  int dilation_x, dilation_y;
+  Divider<uint32_t> phases_x, phases_y;  // of the dilation
 };
 
 // A thread's kX by kY pixels of the gradient, and the rows of the image that it reads ahead: the fastest of eight on an
@@ -26,7 +28,7 @@ struct WgradDirectTile {
   static constexpr int kX = R::kTaps == 5 && R::kDown == 1 ? 4 : 2, kY = 7, kAhead = 1;
 };
 
-template <class T, class R, int kLanes>
+template <class T, class R, int kLanes, bool kDilated>
 __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant__ WgradDirectParams<T> params) {
   using S = WgradDirectTile<R>;
   using A = acc_t<T>;
@@ -38,26 +40,42 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
   const int begin = int(blockIdx.y) * params.tiles_a_split, end = min(params.tiles, begin + params.tiles_a_split);
   const bool busy = member < params.members && channel < params.channels;
   const int row_step = params.in_w * params.channels, grad_step = params.out_w * params.channels;
+  // Of the whole image, or of the pixels a dilation apart. Written so that without dilation nothing is computed.
+  const auto either = [](int whole, int interleaved) { return kDilated ? interleaved : whole; };
   A sum[kTaps][kLanes] = {};
 #pragma unroll 1
   for (int t = busy ? begin + member : end; t < end; t += params.members) {
     uint32_t image = t;
     const int ox = int(params.tiles_x.divmod(image)) * S::kX, oy = int(params.tiles_y.divmod(image)) * S::kY;
-    const int y0 = oy * R::kDown - params.top, x0 = ox * R::kDown - params.left;
-    const T* const in = params.in + int64_t(image) * params.in_h * row_step + channel;
-    const T* const grads = params.grad + int64_t(image) * params.out_h * grad_step + channel;
+    Interleaved view_x, view_y;
+    if constexpr (kDilated) {
+      const int phase_x = int(params.phases_x.divmod(image)), phase_y = int(params.phases_y.divmod(image));
+      view_x = Interleaved(params.in_w, params.out_w, params.left, params.dilation_x, phase_x);
+      view_y = Interleaved(params.in_h, params.out_h, params.top, params.dilation_y, phase_y);
+    }
+    const int y0 = oy * R::kDown - either(params.top, view_y.before),
+              x0 = ox * R::kDown - either(params.left, view_x.before);
+    const T* in = params.in + int64_t(image) * params.in_h * row_step + channel;
+    const T* grads = params.grad + int64_t(image) * params.out_h * grad_step + channel;
+    if constexpr (kDilated) {
+      in += view_y.first * row_step + view_x.first * params.channels;
+      grads += view_y.phase * grad_step + view_x.phase * params.channels;
+    }
     Access<T, kLanes> packed[S::kY][S::kX], rows[S::kAhead + 1][R::span(S::kX)];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y)
-      read_pixels(packed[y], grads, oy + y, ox, params.out_h, params.out_w, params.channels, grad_step);
+      read_pixels(packed[y], grads, oy + y, ox, either(params.out_h, view_y.out), either(params.out_w, view_x.out),
+                  either(params.channels, params.channels * params.dilation_x),
+                  either(grad_step, grad_step * params.dilation_y));
     A grad[S::kY][S::kX][kLanes];
 #pragma unroll
     for (int y = 0; y < S::kY; ++y) widen_pixels<T>(packed[y], grad[y]);
 #pragma unroll
     for (int coming = 0; coming < kRows + S::kAhead; ++coming) {
       if (coming < kRows)
-        read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, params.in_h, params.in_w, params.channels,
-                    row_step);
+        read_pixels(rows[coming % (S::kAhead + 1)], in, y0 + coming, x0, either(params.in_h, view_y.in),
+                    either(params.in_w, view_x.in), either(params.channels, params.channels * params.dilation_x),
+                    either(row_step, row_step * params.dilation_y));
       const int i = coming - S::kAhead;
       if (i < 0) continue;
       A row[R::span(S::kX)][kLanes];
@@ -81,11 +99,13 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
   }
 }
 
-template <class T, class R, int kLanes>
+template <class T, class R, int kLanes, bool kDilated = false>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   using S = WgradDirectTile<R>;
-  const int64_t tiles_x = ceil_div(problem.x.out, S::kX), tiles_y = ceil_div(problem.y.out, S::kY);
-  const int64_t vectors = problem.channels / kLanes, tiles = problem.batch * tiles_x * tiles_y;
+  const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
+  const int64_t tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
+                tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
+  const int64_t vectors = problem.channels / kLanes, tiles = problem.batch * tiles_x * tiles_y * phases_x * phases_y;
   // Vectors of channels of a block: 64 channels, or fewer where every tile then has a thread of one block and no second
   // kernel is needed, but whole sectors of memory.
   int64_t most_vectors = 64 / kLanes;
@@ -107,8 +127,10 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.members = int(members), params.tiles = int(tiles);
   params.chunk = Divider<uint32_t>(chunk), params.tiles_x = Divider<uint32_t>(tiles_x),
   params.tiles_y = Divider<uint32_t>(tiles_y);
-  launch_kernel<wgrad_direct<T, R, kLanes>>(Kernel::kWgradDirect, chunks, used_splits, round_up(members * chunk, kWarp),
-                                            0, params, stream);
+  params.dilation_x = int(phases_x), params.dilation_y = int(phases_y);
+  params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
+  launch_kernel<wgrad_direct<T, R, kLanes, kDilated>>(Kernel::kWgradDirect, chunks, used_splits,
+                                                      round_up(members * chunk, kWarp), 0, params, stream);
   sums.finish(problem, stream);
 }
 
@@ -124,6 +146,9 @@ void launch_stride(const WgradProblem& problem, cudaStream_t stream) {
 void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kWgradDirect, problem.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (wgrad_direct_takes_dilation(problem) && !(is_dense(problem.y) && is_dense(problem.x)))
+      return has_channel_vectors(problem, 2) ? launch<T, TapWindow<1, 1, 3>, 2, true>(problem, stream)
+                                             : launch<T, TapWindow<1, 1, 3>, 1, true>(problem, stream);
     if (problem.x.taps == 5) return launch_stride<T, 5, 1>(problem, stream);
     if (wgrad_direct_lanes(problem) == 2) return launch_stride<T, 3, 2>(problem, stream);
     launch_stride<T, 3, 1>(problem, stream);

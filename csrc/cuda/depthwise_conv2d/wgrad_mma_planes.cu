@@ -45,8 +45,9 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
       return PlanesSource(first - params.grad_top, 0, params.grad_rows, params.grad_pitch, params.grad_pitch,
                           params.out_h, params.out_w, params.grad_vector);
     };
-    const Run<kBlock, T, decltype(source)> run(source, count);
-    const Run<kBlock, T, decltype(grad_source)> grad_run(grad_source, count);
+    constexpr bool kSingly = S::kDown == 1;  // there are registers for that
+    const Run<kBlock, T, decltype(source), kSingly> run(source, count);
+    const Run<kBlock, T, decltype(grad_source), kSingly> grad_run(grad_source, count);
     const T* in = params.in + int64_t(begin) * in_image + int64_t(channel) * params.in_h * params.in_w + run.first;
     const T* grad_in =
         params.grad + int64_t(begin) * out_image + int64_t(channel) * params.out_h * params.out_w + grad_run.first;

@@ -14,7 +14,10 @@
 namespace customops::cuda::depthwise {
 namespace {
 
+// Threads of a block: as a rule, and where one block takes all units of its channels. float64 takes more registers.
 constexpr int kBlock = 256;
+template <class T>
+constexpr int kMostThreads = sizeof(T) == 8 ? kBlock : 2 * kBlock;
 
 // slide: the axis along which a thread walks; cross: the other one; both of the forward pass.
 template <class T, class Int>
@@ -178,11 +181,12 @@ __device__ __noinline__ acc_t<T> sum_again(const WgradSlidingParams<T, Int>& par
 
 // blockIdx.x: a group of taps and a chunk of channels; blockIdx.y: a split of the units.
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
-__global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
+__global__ void __launch_bounds__(kMostThreads<T>, 1)
     wgrad_sliding(const __grid_constant__ WgradSlidingParams<T, Int> params) {
   using A = acc_t<T>;
   constexpr int kSums = kTaps * kRows;
-  __shared__ A sums[kSums * kBlock * kVector];
+  extern __shared__ __align__(kAccess) char shared[];
+  A* const sums = reinterpret_cast<A*>(shared);
   uint32_t rest = blockIdx.x, member = threadIdx.x;
   const int group = int(params.groups.divmod(rest));
   const int64_t first_channel = int64_t(rest) * params.chunk.divisor * kVector;
@@ -202,12 +206,16 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
   const int width = int(params.chunk.divisor) * kVector, members = params.members;
   if (int(member) < members) {
     A* const own = sums + int(member) * width + lane * kVector;
+    bool finite = true;
 #pragma unroll
     for (int i = 0; i < kSums; ++i)
 #pragma unroll
-      for (int v = 0; v < kVector; ++v) own[i * members * width + v] = sum[i / kTaps][i % kTaps][v];
+      for (int v = 0; v < kVector; ++v) {
+        const A value = sum[i / kTaps][i % kTaps][v];
+        own[i * members * width + v] = value, finite &= bool(isfinite(value));
+      }
 #pragma unroll 1
-    for (int i = 0; i < kSums * kVector; ++i) {
+    for (int i = finite ? kSums * kVector : 0; i < kSums * kVector; ++i) {
       A& value = own[i / kVector * members * width + i % kVector];
       const Int row = first_row + i / kVector / kTaps, tap = first_tap + i / kVector % kTaps;
       if (!isfinite(value) && row < params.cross.taps && tap < taps.count)
@@ -223,21 +231,18 @@ __global__ void __launch_bounds__(kBlock, sizeof(T) == 8 ? 1 : 2)
     const int64_t to = (first_channel + c) * params.taps + k;
     params.result.write(blockIdx.y, params.channels * params.taps, to, total);
   };
-  if (width == 1) {  // a warp a sum
-    for (int i = threadIdx.x / kWarp; i < kSums; i += int(blockDim.x) / kWarp) {
-      A total = 0;
-      for (int m = threadIdx.x % kWarp; m < members; m += kWarp) total += sums[i * members + m];
-#pragma unroll
-      for (int distance = kWarp / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffff, total, distance);
-      if (threadIdx.x % kWarp == 0) write(i, 0, total);
-    }
-  } else {
-    for (int k = threadIdx.x; k < kSums * width; k += int(blockDim.x)) {
-      const int i = k / width, c = k - i * width;
-      A total = 0;
-      for (int m = 0; m < members; ++m) total += sums[(i * members + m) * width + c];
-      write(i, c, total);
-    }
+  // As many threads add up one sum as there are for each, but no more than a warp.
+  const int all_sums = kSums * width;
+  int adders = kWarp;
+  while (adders > 1 && adders * all_sums > int(blockDim.x)) adders /= 2;
+  for (int first = 0; first < all_sums; first += int(blockDim.x) / adders) {
+    const int k = first + int(threadIdx.x) / adders, i = k / width, c = k - i * width;
+    A total = 0;
+    if (k < all_sums)
+#pragma unroll 4
+      for (int m = int(threadIdx.x) % adders; m < members; m += adders) total += sums[(i * members + m) * width + c];
+    for (int distance = adders / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffff, total, distance);
+    if (k < all_sums && threadIdx.x % adders == 0) write(i, c, total);
   }
 }
 
@@ -246,13 +251,58 @@ constexpr int64_t kWalk = 24;
 // Threads that fill a GPU, about, as measured on an H200; fixed, so that results depend on shapes alone.
 constexpr double kWantedPlaneThreads = 1 << 15, kWantedPixelThreads = 1 << 16;
 
-// Walks along one line: as long as kWalk, or shorter where there are too few to fill a GPU. But no more than one_block,
-// if they are not longer than kWalk then: all of a channel's have a thread of one block, and no second kernel is
-// needed.
-inline int64_t walks_of_line(int64_t outputs, int64_t taps, double wanted, int64_t one_block) {
+// Walks along one line: as long as kWalk, or shorter where there are too few to fill a GPU.
+inline int64_t walks_of_line(int64_t outputs, int64_t taps, double wanted) {
   const int64_t most = ceil_div(outputs, taps), least = std::min(ceil_div(outputs, kWalk), most);
-  const int64_t walks = std::clamp(int64_t(std::ceil(wanted)), least, most);
-  return one_block > 0 && ceil_div(outputs, one_block) <= kWalk ? std::min(walks, one_block) : walks;
+  return std::clamp(int64_t(std::ceil(wanted)), least, most);
+}
+
+// How the units of a channel are divided: walks of a line, vectors of channels and threads of a block, and whether a
+// block takes all units of its channels: then no second kernel is needed.
+struct UnitPlan {
+  int64_t walks, vectors, threads;
+  bool one_block;
+};
+
+// What plan_units has to know: lines of a channel; outputs of a line, of one residue; outputs of a walk's step; groups
+// of taps; vectors of channels, and the bytes of one.
+struct Units {
+  int64_t lines, outputs, taps, step, groups, vectors, vector_bytes, most_threads;
+};
+
+// Threads that take several units, one after the other, where few blocks have all units of their channels. A step takes
+// as long as memory's latency; with more than kMostSteps, or more blocks than the GPU has multiprocessors, a second
+// kernel was faster on an H200. Chunks of less than a sector of memory are read twice, but from the cache.
+inline std::optional<UnitPlan> plan_long_units(const Units& units) {
+  constexpr int64_t kMostSteps = 6, kMultiprocessors = 132;
+  for (const int64_t bytes : {kSector, kSector / 2}) {
+    const int64_t vectors = std::max<int64_t>(bytes / units.vector_bytes, 1), members = units.most_threads / vectors;
+    if (units.groups * ceil_div(units.vectors, vectors) > kMultiprocessors) break;
+    const int64_t most_walks = std::min(ceil_div(units.outputs, units.taps), members * kMostSteps / units.lines);
+    int64_t least = kMostSteps + 1, walks = 0;
+    for (int64_t n = 1; n <= most_walks; ++n) {
+      const int64_t walk = ceil_div(units.outputs, n), rounds = ceil_div(units.lines * n, members);
+      const int64_t steps = rounds * (1 + ceil_div(walk, units.step));  // one to fill the window
+      if (steps < least) least = steps, walks = n;
+    }
+    if (walks > 0) return UnitPlan{walks, vectors, units.most_threads, true};
+  }
+  return std::nullopt;
+}
+
+// Of channels_last images. A block takes 32 vectors of channels, or fewer where every unit then has a thread of one
+// block, but whole sectors of memory. Walks are no shorter for that than kWalk.
+inline UnitPlan plan_units(const Units& units) {
+  const double wanted = kWantedPixelThreads / double(units.lines) / double(units.vectors * units.groups);
+  int64_t walks = walks_of_line(units.outputs, units.taps, wanted);
+  if (const int64_t most = kBlock * units.vector_bytes / kSector / units.lines;
+      most > 0 && ceil_div(units.outputs, most) <= kWalk)
+    walks = std::min(walks, most);
+  for (int64_t vectors = kWarp;; vectors /= 2) {
+    if (units.lines * walks <= kBlock / vectors) return {walks, vectors, kBlock, true};
+    if (vectors * units.vector_bytes <= kSector) break;
+  }
+  return plan_long_units(units).value_or(UnitPlan{walks, kWarp, kBlock, false});
 }
 
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
@@ -278,28 +328,23 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t groups = int64_t(a.classes) * params.row_groups * params.chunks_of_class;
   const int64_t vectors = kChannelsLast ? problem.channels / kVector : problem.channels;
   const int64_t lines = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing);  // of a channel
-  const int64_t one_block = kChannelsLast ? kBlock * kVector * int64_t(sizeof(T)) / kSector / lines : 0;
-  const double wanted_walks =
-      (kChannelsLast ? kWantedPixelThreads : kWantedPlaneThreads) / double(lines) / double(vectors * groups);
-  params.walks = Int(walks_of_line(residue_outputs, kTaps, wanted_walks, one_block));
-  params.walk = Int(ceil_div(residue_outputs, int64_t(params.walks)));
-  params.units = lines * int64_t(params.walks);
-
-  // Vectors of channels of a block: 32, or fewer where every unit then has a thread of one block and no second kernel
-  // is needed, but whole sectors of memory.
-  int64_t most_vectors = 32;
-  const auto one_split = [&] { return params.units <= kBlock / most_vectors; };
-  while (!one_split() && most_vectors * kVector * int64_t(sizeof(T)) > kSector) most_vectors /= 2;
-  if (!one_split()) most_vectors = 32;
-  const int64_t chunk = kChannelsLast ? ceil_div(vectors, ceil_div(vectors, most_vectors)) : 1,
-                chunks = ceil_div(vectors, chunk);
+  const UnitPlan plan = [&]() -> UnitPlan {
+    if constexpr (kChannelsLast)
+      return plan_units({lines, residue_outputs, kTaps, kTaps == 1 ? 4 : kTaps, groups, vectors,
+                         kVector * int64_t(sizeof(T)), kMostThreads<T>});
+    const double wanted = kWantedPlaneThreads / double(lines) / double(vectors * groups);
+    return {walks_of_line(residue_outputs, kTaps, wanted), 1, kBlock, false};
+  }();
+  params.walks = Int(plan.walks), params.walk = Int(ceil_div(residue_outputs, plan.walks));
+  params.units = lines * plan.walks;
+  const int64_t chunk = ceil_div(vectors, ceil_div(vectors, plan.vectors)), chunks = ceil_div(vectors, chunk);
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
-  params.members = int(kBlock / chunk);
+  params.members = int(plan.threads / chunk);
   if (groups * chunks >= kMaxIndex)
     fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(),
          " taps are too many for CUDA");
   const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535);
-  const int64_t fewest = 2 * params.members;  // units of a block
+  const int64_t fewest = plan.one_block ? params.units : 2 * params.members;  // units of a block
   params.units_a_split = std::max(ceil_div(params.units, wanted), fewest);
   const int64_t splits = ceil_div(params.units, params.units_a_split);
   // No more threads than have a unit, and all of them with about as many.
@@ -307,9 +352,9 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   params.members = int(ceil_div(units, ceil_div(units, params.members)));
   const WgradPartialSums<T> sums(problem, splits);
   params.result = sums.result();
-  wgrad_sliding<T, Int, kTaps, kRows, kVector, kChannelsLast>
-      <<<dim3(unsigned(groups * chunks), unsigned(splits)), unsigned(round_up(params.members * chunk, kWarp)), 0,
-         stream>>>(params);
+  const int64_t threads = params.members * chunk, bytes = kTaps * kRows * threads * kVector * int64_t(sizeof(acc_t<T>));
+  launch_kernel<wgrad_sliding<T, Int, kTaps, kRows, kVector, kChannelsLast>>(
+      Kernel::kWgradSliding, groups * chunks, splits, round_up(threads, kWarp), bytes, params, stream);
   sums.finish(problem, stream);
 }
 
