@@ -307,6 +307,16 @@ def test_narrow_images_of_16_bit_numbers(kernel, size, device):
         assert_all(x, weight, bias, 1, kernel // 2)
 
 
+@memory_formats
+@pytest.mark.parametrize("size", [(17, 31), (61, 43), (30, 75)])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
+def test_odd_rows_of_16_bit_numbers(kernel, stride, size, memory_format, device):
+    """CUDA's asynchronous copies take four bytes or more: such rows are read element by element, many by one thread."""
+    x = image((2, 12 if memory_format == torch.contiguous_format else 13, *size), torch.float16, device, memory_format)
+    weight = randn(x.shape[1], 1, kernel, kernel, dtype=torch.float16, device=device, seed=1)
+    assert_all(x, weight, None, stride, kernel // 2)
+
+
 # (channels, size, kernel, stride, padding) of the depthwise layers of published networks, as oneDNN's benchmark lists
 # them: MobileNet, MobileNetV2, MnasNet and EfficientNet, ShuffleNet, Xception, ResNeXt's widest, FaceNet-like odd ones.
 NETWORKS = [

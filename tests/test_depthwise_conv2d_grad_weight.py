@@ -32,6 +32,7 @@ ops = torch.ops.customops
         ((2, 16, 56, 44), (5, 7), 1, "same"),
         ((2, 24, 40, 60), (7,), 1, "same"),
         ((1, 8, 150, 20), (5, 7), 1, 3),
+        ((3, 5, 61, 43), (5, 7), 1, "same"),
         ((2, 16, 30, 130), (7,), 1, 1),
         ((3, 24, 15, 22), (7,), 2, 3),
         ((2, 8, 70, 33), (7,), 2, 2),
@@ -51,6 +52,52 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
             x.double().cpu(), weight.shape, grad.double().cpu(), stride, pad, groups=shape[1]
         )
         assert_close(actual, expected)
+
+
+# Pixels a dilation apart are images of their own: of unequal sizes, without padding or with much, for few pixels and many.
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "dilation", "padding"),
+    [
+        ((1, 88, 28, 28), 4, 4),
+        ((1, 13, 28, 28), 4, 4),
+        ((2, 24, 33, 21), 2, (2, 1)),
+        ((3, 7, 9, 40), (1, 3), (1, 6)),
+        ((2, 10, 12, 13), (5, 4), 0),
+        ((9, 64, 40, 40), 2, 2),
+    ],
+)
+def test_weight_gradients_at_a_dilation(shape, dilation, padding, dtype, memory_format, device):
+    x = image(shape, dtype, device, memory_format)
+    weight = randn(shape[1], 1, 3, 3, dtype=dtype, device=device).requires_grad_()
+    y = depthwise_conv2d(x, weight, None, 1, padding, dilation)
+    grad = image(y.shape, dtype, device, memory_format, seed=3)
+    (actual,) = torch.autograd.grad(y, weight, grad)
+    exact = x.double().cpu(), weight.shape, grad.double().cpu()
+    assert_close(actual, torch.nn.grad.conv2d_weight(*exact, 1, padding, dilation, shape[1]))
+
+
+# One block has all pixels of its channels: each of its threads one walk, or several; and a few more than it takes.
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride"),
+    [
+        ((1, 64, 9, 14), (4, 4), 2),
+        ((15, 33, 6, 6), (5, 5), 2),
+        ((1, 130, 8, 187), (1, 17), (1, 3)),
+        ((1, 40, 30, 30), (4, 4), 1),
+        ((16, 12, 17, 17), (4, 4), 1),
+    ],
+)
+def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
+    x = image(shape, dtype, device, torch.channels_last)
+    weight = randn(shape[1], 1, *kernel, dtype=dtype, device=device).requires_grad_()
+    y = depthwise_conv2d(x, weight, None, stride)
+    grad = image(y.shape, dtype, device, torch.channels_last, seed=3)
+    (actual,) = torch.autograd.grad(y, weight, grad)
+    exact = x.double().cpu(), weight.shape, grad.double().cpu()
+    assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, groups=shape[1]))
 
 
 @memory_formats
