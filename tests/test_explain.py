@@ -25,13 +25,13 @@ TABLE = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (256, 16, 112, 112), (3, 3), 1, 1, 1, "fwd_planes"),  # many outputs: not cuDNN's
     ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
-    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_torch"),  # odd rows of 16 bits
+    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_planes"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
     ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
     ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_sliding"),  # threads share taps
     ("fwd", "H200", "float32", "nchw", (5, 480, 7, 7), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
     ("dgrad", "H200", "float32", "nchw", (1, 2, 26, 18), (5, 5), 1, 2, 1, "fwd_torch"),
-    ("dgrad", "H200", "float32", "nchw", (1, 1, 26, 18), (5, 5), 1, 2, 1, "fwd_sliding"),  # to torch, this is not depthwise
+    ("dgrad", "H200", "float32", "nchw", (1, 1, 26, 18), (5, 5), 1, 2, 1, "fwd_simple"),  # to torch, this is not depthwise
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
@@ -60,12 +60,12 @@ TABLE = [
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),
-    ("dgrad", "H200", "bfloat16", "nhwc", (1, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_sliding"),  # few pixels
+    ("dgrad", "H200", "bfloat16", "nhwc", (1, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_cudnn"),  # few pixels
     ("fwd", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_cudnn"),  # few pixels
     ("fwd", "T4", "float64", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float16", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
     ("dgrad", "H200", "bfloat16", "nhwc", (64, 128, 56, 56), (3, 3), 1, (2, 4), (2, 4), "fwd_direct"),
-    ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),  # no vectors of channels
+    ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_simple"),  # no vectors of channels
     ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_sliding"),
     ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
@@ -88,7 +88,9 @@ TABLE = [
     ("wgrad", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "wgrad_direct"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large after a copy"),
     ("wgrad", "H200", "float32", "nhwc", (3, 660, 463, 84), (2, 81), (3, 1), (0, 12), 1, "wgrad_correlation after a copy"),
-    ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_sliding"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_direct"),
+    ("wgrad", "H200", "bfloat16", "nhwc", (4, 77, 40, 40), (3, 3), 1, (2, 4), (2, 4), "wgrad_direct"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (5, 5), 1, 4, 2, "wgrad_sliding"),
 ]  # fmt: skip
 
 
