@@ -307,12 +307,23 @@ def test_narrow_images_of_16_bit_numbers(kernel, size, device):
         assert_all(x, weight, bias, 1, kernel // 2)
 
 
-@memory_formats
-@pytest.mark.parametrize("size", [(17, 31), (61, 43), (30, 75)])
-@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
-def test_odd_rows_of_16_bit_numbers(kernel, stride, size, memory_format, device):
+# Sizes for which an H200 copies into shared memory: with fwd_planes, wgrad_planes, fwd_mma, fwd_pixels and wgrad_pixels.
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "memory_format"),
+    [
+        ((32, 63, 17, 31), 3, 1, torch.contiguous_format),
+        ((16, 96, 61, 43), 5, 2, torch.contiguous_format),
+        ((1, 33, 15, 15), 5, 2, torch.contiguous_format),
+        ((32, 127, 17, 31), 5, 2, torch.contiguous_format),
+        ((16, 13, 30, 75), 5, 1, torch.contiguous_format),
+        ((32, 5, 15, 15), 7, 1, torch.contiguous_format),
+        ((4, 127, 15, 15), 7, 2, torch.channels_last),
+        ((32, 63, 15, 15), 7, 2, torch.channels_last),
+    ],
+)
+def test_odd_rows_of_16_bit_numbers(shape, kernel, stride, memory_format, device):
     """CUDA's asynchronous copies take four bytes or more: such rows are read element by element, many by one thread."""
-    x = image((2, 12 if memory_format == torch.contiguous_format else 13, *size), torch.float16, device, memory_format)
+    x = image(shape, torch.float16, device, memory_format)
     weight = randn(x.shape[1], 1, kernel, kernel, dtype=torch.float16, device=device, seed=1)
     assert_all(x, weight, None, stride, kernel // 2)
 

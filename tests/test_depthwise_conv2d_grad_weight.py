@@ -32,7 +32,8 @@ ops = torch.ops.customops
         ((2, 16, 56, 44), (5, 7), 1, "same"),
         ((2, 24, 40, 60), (7,), 1, "same"),
         ((1, 8, 150, 20), (5, 7), 1, 3),
-        ((3, 5, 61, 43), (5, 7), 1, "same"),
+        ((1, 63, 57, 57), (7,), 1, "same"),
+        ((1, 5, 15, 15), (5, 7), 1, "same"),
         ((2, 16, 30, 130), (7,), 1, 1),
         ((3, 24, 15, 22), (7,), 2, 3),
         ((2, 8, 70, 33), (7,), 2, 2),
@@ -65,6 +66,7 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
         ((2, 24, 33, 21), 2, (2, 1)),
         ((3, 7, 9, 40), (1, 3), (1, 6)),
         ((2, 10, 12, 13), (5, 4), 0),
+        ((2, 10, 12, 13), (3, 4), 0),
         ((9, 64, 40, 40), 2, 2),
     ],
 )
@@ -88,6 +90,7 @@ def test_weight_gradients_at_a_dilation(shape, dilation, padding, dtype, memory_
         ((1, 130, 8, 187), (1, 17), (1, 3)),
         ((1, 40, 30, 30), (4, 4), 1),
         ((16, 12, 17, 17), (4, 4), 1),
+        ((16, 12, 17, 9), (4, 4), 1),
     ],
 )
 def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):

@@ -229,10 +229,10 @@ def command(*arguments):
 
 
 def test_the_command_says_all_three():
-    done = command("--shape", "64,128,56,56", "--kernel", "3", "--dilation", "2", "--padding", "2", "--device", "H200")
+    done = command("--shape", "64,96,56,56", "--kernel", "31", "--padding", "15", "--device", "H200")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["forward", "gradient", "gradient"]
-    assert done.stdout.count("fwd_sliding") == 2 and "wgrad_sliding" in done.stdout
+    assert done.stdout.count("fwd_large") == 2 and "wgrad_large" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,10 @@ class TilesKernel {
     const int64_t lanes = plan_.block_channels, size = plan_.strip * plan_.pitch * lanes;
     const int64_t phases = x.taps.size(), pairs = lanes == 1 && phases == 2 ? x.periods(1) : 0;
     A* const row = kWide ? reinterpret_cast<A*>(to) : interleaved_row_.data();
-    A* __restrict const shuffled = row;
-    for (int64_t q = 0; q < pairs; ++q) shuffled[2 * q] = from[q], shuffled[2 * q + 1] = from[size + q];
+    {
+      A* __restrict const shuffled = row;
+      for (int64_t q = 0; q < pairs; ++q) shuffled[2 * q] = from[q], shuffled[2 * q + 1] = from[size + q];
+    }
     with_padded_size(lanes, [&](auto room) {  // the next pixel overwrites what is written beyond a pixel
       const int64_t whole = std::max((x.to * lanes - room) / (phases * lanes), pairs);
       A* out = row + pairs * phases * lanes;

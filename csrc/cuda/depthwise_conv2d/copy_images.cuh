@@ -221,7 +221,7 @@ struct PlanesSource {
 
 // Copies whole planes, or whole rows of one plane, into shared memory. They are one run in memory: a thread's vectors
 // are a constant distance apart, so that a copy takes a handful of instructions. source() makes the PlanesSource with
-// their offsets. For all threads of a block of kBlock. Does nothing below sm_80, where no kernel uses it.
+// their offsets. For all threads of a block of kBlock. Not for GPUs below sm_80, where no kernel uses it.
 // kSingly: 16-bit elements that have no asynchronous copy, because rows are odd, are read several at a time; that takes
 // registers.
 template <int kBlock, class T, class Source, bool kSingly = false>

@@ -285,7 +285,8 @@ inline bool wgrad_direct_takes_dilation(const Problem& problem) {
   const auto takes = [](const Axis& a) {
     return a.taps == 3 && a.up == 1 && a.down == 1 && fits_int32(a) && a.dilation <= a.out;
   };
-  if (!problem.channels_last || problem.dtype == ScalarType::Double || !takes(problem.y) || !takes(problem.x))
+  if (!problem.channels_last || problem.dtype == ScalarType::Double || !takes(problem.y) || !takes(problem.x) ||
+      (is_dense(problem.y) && is_dense(problem.x)))
     return false;
   // Tiles of one dilation are filled up with less than 8 pixels, and read 2 more.
   const auto extent = [](const Axis& a) { return std::max(a.in, a.out) + std::abs(a.pad) + 16 * a.dilation; };

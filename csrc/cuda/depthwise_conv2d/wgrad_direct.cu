@@ -1,7 +1,7 @@
-// depthwise_conv2d's wgrad for channels_last images and 3x3 and 5x5 taps where wgrad_pixels does not apply: the
-// channels are not a multiple of a thread's channels there, or the images are not aligned. As in fwd_direct.cu, threads
-// read straight from memory. Each thread goes through tiles of the gradient; the threads of a block add their sums in
-// shared memory.
+// depthwise_conv2d's wgrad for channels_last images: 3x3 and 5x5 taps where wgrad_pixels does not apply, because the
+// channels are not a multiple of a thread's channels there or the images are not aligned, and 3x3 taps at a dilation,
+// where pixels a dilation apart are an image of their own. As in fwd_direct.cu, threads read straight from memory. Each
+// thread goes through tiles of the gradient; the threads of a block add their sums in shared memory.
 #include "read_pixels.cuh"
 #include "split_batch.cuh"
 
@@ -146,7 +146,7 @@ void launch_stride(const WgradProblem& problem, cudaStream_t stream) {
 void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kWgradDirect, problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (wgrad_direct_takes_dilation(problem) && !(is_dense(problem.y) && is_dense(problem.x)))
+    if (wgrad_direct_takes_dilation(problem))
       return has_channel_vectors(problem, 2) ? launch<T, TapWindow<1, 1, 3>, 2, true>(problem, stream)
                                              : launch<T, TapWindow<1, 1, 3>, 1, true>(problem, stream);
     if (problem.x.taps == 5) return launch_stride<T, 5, 1>(problem, stream);

@@ -7,6 +7,7 @@
 // Zeros times infinity are NaN: a thread's sum that is not finite is computed again, without what lies outside the
 // images.
 #include <cmath>
+#include <optional>
 
 #include "sliding.cuh"
 #include "split_batch.cuh"
@@ -14,7 +15,8 @@
 namespace customops::cuda::depthwise {
 namespace {
 
-// Threads of a block: as a rule, and where one block takes all units of its channels. float64 takes more registers.
+// Threads of a block: as a rule, and at most where one block takes all units of its channels. float64, which takes more
+// registers, keeps the first.
 constexpr int kBlock = 256;
 template <class T>
 constexpr int kMostThreads = sizeof(T) == 8 ? kBlock : 2 * kBlock;
@@ -271,16 +273,17 @@ struct Units {
 };
 
 // Threads that take several units, one after the other, where few blocks have all units of their channels. A step takes
-// as long as memory's latency; with more than kMostSteps, or more blocks than the GPU has multiprocessors, a second
-// kernel was faster on an H200. Chunks of less than a sector of memory are read twice, but from the cache.
+// as long as memory's latency; with more than kMostSteps, or more blocks than an H200 has multiprocessors, a second
+// kernel was faster there. Both are fixed, so that results depend on shapes alone. Chunks of less than a sector of
+// memory are read twice, but from the cache.
 inline std::optional<UnitPlan> plan_long_units(const Units& units) {
   constexpr int64_t kMostSteps = 6, kMultiprocessors = 132;
   for (const int64_t bytes : {kSector, kSector / 2}) {
-    const int64_t vectors = std::max<int64_t>(bytes / units.vector_bytes, 1), members = units.most_threads / vectors;
+    const int64_t vectors = bytes / units.vector_bytes, members = units.most_threads / vectors;
     if (units.groups * ceil_div(units.vectors, vectors) > kMultiprocessors) break;
     const int64_t most_walks = std::min(ceil_div(units.outputs, units.taps), members * kMostSteps / units.lines);
     int64_t least = kMostSteps + 1, walks = 0;
-    for (int64_t n = 1; n <= most_walks; ++n) {
+    for (int64_t n = ceil_div(units.outputs, (kMostSteps - 1) * units.step); n <= most_walks; ++n) {
       const int64_t walk = ceil_div(units.outputs, n), rounds = ceil_div(units.lines * n, members);
       const int64_t steps = rounds * (1 + ceil_div(walk, units.step));  // one to fill the window
       if (steps < least) least = steps, walks = n;
