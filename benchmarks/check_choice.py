@@ -25,6 +25,7 @@ FILES = {
     "rows": "fwd_rows",
     "sliding_planes": "fwd_sliding",
     "sliding_pixels": "fwd_sliding",
+    "sliding_tiles": "fwd_sliding",
     "wgrad_scale_planes": "wgrad_scale",
     "wgrad_scale_pixels": "wgrad_scale",
 }

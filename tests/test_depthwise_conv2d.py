@@ -237,6 +237,40 @@ def test_small_images(kernel, size, memory_format, device):
             assert_all(x, weight, bias, 1, (kernel[0] // 2, kernel[1] // 2))
 
 
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding"),
+    [
+        ((8, 272, 1, 200), (1, 15), (0, 7)),  # a thread takes one channel
+        ((2, 512, 1, 700), (1, 31), (0, 15)),  # two of 16 bits
+        ((4, 576, 1, 1450), (1, 11), (0, 5)),  # two in float32, and several tiles a block
+        ((3, 37, 40, 33), (11, 1), (5, 0)),
+        ((2, 24, 40, 33), (3, 11), (1, 12)),
+        ((4, 96, 56, 56), (1, 11), (0, 5)),
+    ],
+)
+def test_runs_of_taps_over_channels_last_images(shape, kernel, padding, device):
+    """Tiles of a CUDA kernel: along either axis, odd channels, windows of nothing but padding."""
+    if device == "cpu":
+        pytest.skip("tiles of a CUDA kernel")
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for direction in ("fwd", "dgrad"):
+            pads = [padding[0], padding[0], padding[1], padding[1]]
+            problem = [*shape, *kernel, 1, 1, *pads, 1, 1, 1]
+            chosen = ops._depthwise_conv2d_explain(direction, "cuda", problem, str(dtype).removeprefix("torch."))
+            assert chosen.startswith("fwd_sliding:")
+        x = image(shape, dtype, device, torch.channels_last)
+        weight, bias = (
+            randn(shape[1], *rest, dtype=dtype, device=device, seed=seed) for seed, rest in ((1, (1, *kernel)), (2, ()))
+        )
+        y = assert_all(x, weight, bias, 1, padding)
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), padding=padding), y)
+        x[0, 1, 0, 3], x[-1, 2, -1, -1] = float("inf"), float("nan")
+        seen = F.conv2d((~x.isfinite()).float(), torch.ones_like(weight).float(), None, 1, padding, 1, shape[1]) > 0.5
+        now = depthwise_conv2d(x, weight, bias, padding=padding)
+        assert torch.equal(now.isfinite(), ~seen)
+        assert torch.equal(now[~seen], y[~seen])
+
+
 def test_many_channels_of_small_images(device):
     """More work than there are blocks: one of the CUDA kernel for grad_weight goes through several times 32 images."""
     x = image((70, 2100, 7, 7), torch.float32, device, torch.contiguous_format)

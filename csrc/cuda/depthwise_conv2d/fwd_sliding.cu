@@ -3,8 +3,9 @@
 // tap, and reads straight from memory; the L1 cache holds what the windows of neighbouring threads share. Neighbouring
 // threads take neighbouring columns of contiguous images, or neighbouring channels of channels_last images. Where few
 // outputs meet many taps, several threads of a block share a group's taps and add their sums in shared memory, in a
-// fixed order. problem.h (plan_sliding) chooses the axis, the number of outputs and that of threads.
-#include "sliding.cuh"
+// fixed order. problem.h (plan_sliding) chooses the axis, the number of outputs and that of threads. sliding_tiles.cuh
+// computes channels_last images whose windows have long runs of neighbouring taps.
+#include "sliding_tiles.cuh"
 #include "split_batch.cuh"
 
 namespace customops::cuda::depthwise {
@@ -312,6 +313,12 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
     return problem.channels_last ? launch_pixels<T, int64_t, 1, 1>(problem, false, 1, stream)
                                  : launch_planes<T, int64_t, 1>(problem, false, 1, stream);
   if (!problem.channels_last) return launch_contiguous<T>(problem, stream);
+  if constexpr (sizeof(T) < 8) {
+    const TilesPlan tiles = plan_tiles(problem, current_gpu().multiprocessors);
+    const auto params = sliding_params<T, int>(problem, tiles.along_x);
+    if (tiles.vector == 2) return launch_tiles<T, 2>(problem, tiles, params, stream);
+    if (tiles.vector == 1) return launch_tiles<T, 1>(problem, tiles, params, stream);
+  }
   // So few outputs do not fill a GPU: the time is the latency of a thread's loads, which vectors leave to fewer
   // threads.
   if (outputs(problem) < 1 << 16 && problem.taps() >= 25) return launch_vectors<T, 1>(problem, stream);
