@@ -25,15 +25,17 @@
 
 namespace customops::cpu {
 
-constexpr int64_t kTileBytes = 16 << 10;     // of a buffer for one channel: half of a usual L1 cache
-constexpr int64_t kBufferBytes = 96 << 10;   // of a buffer for several channels, if its size is free; fits into L2
-constexpr int64_t kPrefetchBytes = 4 << 10;  // from what is read in place to what is prefetched, at least
-constexpr int64_t kPrefetchPixels = 8;       // the same, of outputs: where pixels have many channels
-constexpr int64_t kTileChannels = 32;        // of a buffered channels_last tile, about; twice as many 16-bit ones
-constexpr int64_t kFewestTiles = 16;         // of wgrad, whatever the number of threads
-constexpr int64_t kMaxTileChannels = 8;      // of the images that fwd_tiles computes, at most
-constexpr int kBlocksAtOnce = 4;             // registers of a pixel that are copied at once
-constexpr int64_t kSlack = 64;               // elements behind a buffer: registers are read whole
+constexpr int64_t kTileBytes = 16 << 10;       // of a buffer for one channel: half of a usual L1 cache
+constexpr int64_t kBufferBytes = 96 << 10;     // of a buffer for several channels, if its size is free; fits into L2
+constexpr int64_t kWholeImageBytes = 768;      // of one channel in a buffer that holds images whole, at most
+constexpr int64_t kWholeTileBytes = 24 << 10;  // of all channels in such a buffer and the sums of their taps, about
+constexpr int64_t kPrefetchBytes = 4 << 10;    // from what is read in place to what is prefetched, at least
+constexpr int64_t kPrefetchPixels = 8;         // the same, of outputs: where pixels have many channels
+constexpr int64_t kTileChannels = 32;          // of a buffered channels_last tile, about; twice as many 16-bit ones
+constexpr int64_t kFewestTiles = 16;           // of wgrad, whatever the number of threads
+constexpr int64_t kMaxTileChannels = 8;        // of the images that fwd_tiles computes, at most
+constexpr int kBlocksAtOnce = 4;               // registers of a pixel that are copied at once
+constexpr int64_t kSlack = 64;                 // elements behind a buffer: registers are read whole
 
 // The first channel of the register for channels from c on, if images are read in place. The last register of a pixel
 // ends with the pixel's last channel, so it repeats channels of the register before.
@@ -67,6 +69,7 @@ struct TilePlan {
   int64_t weight_channels;  // those of the weight, which stacked images share
   bool channels_last;
   bool whole_planes = false;    // planes are transposed at once, not row by row: their rows are short
+  bool whole_images = false;    // small channels_last images are loaded at once, and all their rows are summed at once
   bool reads_in_place = false;  // images are not copied into buffers
   bool vectorizes_pixels;       // registers hold neighbouring pixels, not the channels of one
   int64_t block_channels;       // side by side in a buffer; each block of channels has a buffer
@@ -106,6 +109,12 @@ struct TilePlan {
     if (kernel == Kernel::wgrad_rows && channels_last && x.phases.size() == 1 && channels % kTileChannels != 0) {
       const int64_t ring = (y.span + 1) * y.phases.size() * (x.periods() + x.span) * element_bytes;
       tile = std::max(tile, std::min(kTileBytes / ring, channels * batch / kFewestTiles));
+    }
+    if (kernel == Kernel::wgrad_rows && channels_last && has_window() && y.to > 1) {
+      const int64_t pixels = (y.periods() + y.span) * y.phases.size() * (x.periods() + x.span);
+      const int64_t bytes = (pixels + y.taps[0].size() * x.taps[0].size()) * element_bytes;
+      whole_images = pixels * element_bytes <= kWholeImageBytes;
+      if (whole_images) tile = std::max(kWholeTileBytes / bytes, kTileChannels) / block_channels * block_channels;
     }
     channel_tiles = ceil_div(channels, channels_last ? std::max(tile, block_channels) : block_channels);
     tile_blocks = ceil_div(ceil_div(channels, block_channels), channel_tiles);
@@ -147,6 +156,15 @@ struct TilePlan {
         }
     }
     tap_count += pair.size();
+  }
+
+  // Whether wgrad_rows has loops for the taps of a row: so many neighbours. The oldest machines have none.
+  bool has_window() const {
+    const auto& taps = x.taps[0];
+    const int64_t columns = taps.size();
+    const bool oldest = kOldest<Capability::baseline> && capability() == Capability::baseline;
+    return !oldest && x.phases.size() == 1 && taps.back().shift - taps[0].shift + 1 == columns &&
+           (columns == 3 || columns == 5 || columns == 7);
   }
 
   // Whether planes are transposed at once, which wastes no registers at the ends of their rows. image_bytes: of the

@@ -34,6 +34,7 @@ class TileLoader {
  public:
   const int64_t buffer_size;  // elements
   bool clears_outside;        // whether rows outside of the image are cleared
+  int64_t prefetch_distance;  // in elements of channels_last images: by default to the next row that a tap reads
 
   TileLoader(const TilePlan& plan, const AxisTaps& y, const AxisTaps& x, int64_t rows, const T* image)
       : plan_(plan),
@@ -46,7 +47,8 @@ class TileLoader {
         widened_row_(plan.vectorizes_pixels ? x.from * plan.block_channels : 0),
         column_offsets_(x.from + plan.block_channels, kNone),
         buffer_size(int64_t(x.phases.size()) * phase_size_ * plan.block_channels),
-        clears_outside(plan.strips > 1) {
+        clears_outside(plan.strips > 1),
+        prefetch_distance(y.in_phases * x.from * plan.channels) {
     buffer_ = Buffer<B>(buffer_size * plan.tile_blocks);
     for (int64_t phase : x.phases) {
       const int64_t begin = std::clamp<int64_t>(ceil_div(-phase, x.in_phases) - x.first, 0, plan.pitch);
@@ -215,10 +217,10 @@ class TileLoader {
   template <int kCount, class I>
   void copy_registers(I isa, const T* from, int64_t step, B* to, int64_t n, int64_t channels) {
     using V = Vec<I::value, A>;
-    const int64_t next_row = y_.in_phases * x_.from * plan_.channels, next_buffer = buffer_size;
+    const int64_t distance = prefetch_distance, next_buffer = buffer_size;
     const int64_t whole = std::clamp<int64_t>((end_ - from - kCount * V::kLanes + step) / step, 0, n);
     outline(isa, [=](auto) {
-      const int64_t in_step = step, out_step = next_buffer, ahead = next_row;  // copies that `to` cannot alias
+      const int64_t in_step = step, out_step = next_buffer, ahead = distance;  // copies that `to` cannot alias
       const T* in = from;
       for (B *out = to, *const end = to + whole * V::kLanes; out != end; out += V::kLanes, in += in_step)
 #pragma GCC unroll 4

@@ -25,6 +25,11 @@ struct GradRow {
   }
 };
 
+// Rows of outputs that are summed at once: how many, their elements in the buffer, and elements from one to the next.
+struct OutputRows {
+  int64_t count, length, step;
+};
+
 // sums += grad * buffer, a register for each of kCount taps, over registers `step` elements apart in a row of `length`.
 template <Capability c, int kCount, class T, class A>
 void add_products(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, int64_t step, A* sums) {
@@ -170,9 +175,10 @@ void add_products(I isa, GradRow<T> grad, const A* buffer, const int64_t* offset
   });
 }
 
-// The same for kRows rows of kColumns neighbouring taps: more taps at once, because only each row needs a pointer.
+// The same for kRows rows of kColumns neighbouring taps: more taps at once, because only each row needs a pointer. The
+// rows of grad follow each other.
 template <Capability c, int kRows, int kColumns, class T, class A>
-void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t length, A* sums) {
+void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, OutputRows outputs, A* sums) {
   using V = Vec<c, A>;
   static_assert(kColumns % 2 == 1);  // so that loads by twos end with the window
   V sum[kRows * kColumns];
@@ -181,30 +187,34 @@ void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_
   for (V& v : sum) v.set(0);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) from[r] = buffer + offsets[r * kColumns];
-  int64_t at = 0;
-  if constexpr (kOwnLoads<V>)  // two pixels at once share the columns that they both read
-    for (; at + 2 * V::kLanes <= length; at += 2 * V::kLanes) {
-      V g[2], two[2];
-      grad.load_two(g);
+  for (int64_t left = outputs.count; left > 0; --left) {
+    int64_t at = 0;
+    if constexpr (kOwnLoads<V>)  // two pixels at once share the columns that they both read
+      for (; at + 2 * V::kLanes <= outputs.length; at += 2 * V::kLanes) {
+        V g[2], two[2];
+        grad.load_two(g);
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const A* columns = from[r] + at;
+        for (int r = 0; r < kRows; ++r) {
+          const A* columns = from[r] + at;
 #pragma GCC unroll 8
-        for (int k = 0; k <= kColumns; ++k) {
-          if (k % 2 == 0) load_two(two, columns);
-          if (k < kColumns) sum[r * kColumns + k].fma(g[0], two[k % 2]);
-          if (k > 0) sum[r * kColumns + k - 1].fma(g[1], two[k % 2]);
+          for (int k = 0; k <= kColumns; ++k) {
+            if (k % 2 == 0) load_two(two, columns);
+            if (k < kColumns) sum[r * kColumns + k].fma(g[0], two[k % 2]);
+            if (k > 0) sum[r * kColumns + k - 1].fma(g[1], two[k % 2]);
+          }
         }
       }
+    for (; at < outputs.length; at += V::kLanes, grad.first += grad.pixel_stride) {
+      V g;
+      __builtin_prefetch(grad.first + grad.prefetch_distance);
+      g.load(grad.first);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+        for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].fma(g, from[r] + at + k * V::kLanes);
     }
-  for (; at < length; at += V::kLanes, grad.first += grad.pixel_stride) {
-    V g;
-    __builtin_prefetch(grad.first + grad.prefetch_distance);
-    g.load(grad.first);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-      for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].fma(g, from[r] + at + k * V::kLanes);
+    for (int r = 0; r < kRows; ++r) from[r] += outputs.step;
   }
   V one;
   one.set(1);
@@ -218,14 +228,14 @@ void add_window(GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_
 
 // The same for a window of `rows` rows: as many at once as there are registers for, at most kColumns.
 template <class I, int kColumns, class T, class A>
-void add_windows(I isa, GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t rows, int64_t length,
+void add_windows(I isa, GradRow<T> grad, const A* buffer, const int64_t* offsets, int64_t rows, OutputRows outputs,
                  A* sums) {
   constexpr int kMaxRows = std::min((kVectorRegisters<I::value> == 32 ? 28 : 14) / kColumns, kColumns);
   for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
     const int64_t count = ceil_div(rows, blocks);
     with_constant<kMaxRows>(count, [&](auto constant) {
       constexpr int kRows = constant;
-      outline(isa, [=](auto) { add_window<I::value, kRows, kColumns>(grad, buffer, offsets, length, sums); });
+      outline(isa, [=](auto) { add_window<I::value, kRows, kColumns>(grad, buffer, offsets, outputs, sums); });
     });
     rows -= count;
     offsets += count * kColumns;

@@ -11,6 +11,12 @@ namespace {
 template <class T>
 class WgradKernel {
   using A = acc_t<T>;
+  // From the image and channel of a tile to those of the tile behind it.
+  struct Step {
+    int64_t images, channels;
+    int64_t of(int64_t image) const { return images * image + channels; }  // in elements
+  };
+
   const TilePlan& plan_;
   const AxisTaps y_, x_;
   const int64_t part_tiles_;
@@ -19,9 +25,11 @@ class WgradKernel {
   // Whether a strip is one long row: between the rows of grad there are zeros. So it is for registers of pixels, and
   // for planes that are transposed at once. Other registers of channels go row by row, as in the forward pass.
   const bool whole_strips_;
+  const bool loads_all_;  // whether the buffer has room for all rows of a strip
   TileLoader<T> image_loader_, grad_loader_;
   Buffer<A> tap_sums_;                         // [channels of a buffer][tap][element of a step]
   std::vector<std::vector<int64_t>> offsets_;  // of the taps, for each row of the ring
+  Step next_tile_{};                           // from a whole image
   int64_t window_columns_ = 0;                 // of taps, if they are neighbours; else 0
 
  public:
@@ -34,11 +42,12 @@ class WgradKernel {
         grad_(grad),
         sums_(sums),
         whole_strips_(plan.vectorizes_pixels || plan.whole_planes),
-        image_loader_(plan, plan.y, plan.x, whole_strips_ ? plan.rows : plan.y.span + 1, image),
+        loads_all_(whole_strips_ || plan.whole_images),
+        image_loader_(plan, plan.y, plan.x, loads_all_ ? plan.rows : plan.y.span + 1, image),
         grad_loader_(plan, y_, x_, whole_strips_ ? plan.strip : 1, grad),
         tap_sums_(plan.tile_blocks * plan.tap_count * plan.register_stride),
-        offsets_(whole_strips_ ? 1 : plan.y.span + 1) {
-    if (!whole_strips_) image_loader_.clears_outside = true;  // each row of the ring overwrites another
+        offsets_(loads_all_ ? 1 : plan.y.span + 1) {
+    if (!loads_all_) image_loader_.clears_outside = true;  // each row of the ring overwrites another
     for (size_t j = 0; j < offsets_.size(); ++j)
       for (const auto& ty : plan.y.taps[0])
         for (const auto& tx : plan.x.taps[0])
@@ -54,30 +63,18 @@ class WgradKernel {
   void run(I isa, int64_t item) {
     const int64_t part = item / plan_.channel_tiles,
                   first = item % plan_.channel_tiles * plan_.tile_blocks * plan_.block_channels;
-    const int64_t span = plan_.y.span;
     std::fill_n(tap_sums_.data(), plan_.tile_blocks * plan_.tap_count * plan_.register_stride, A(0));
     for (int64_t tile = part * part_tiles_; tile < std::min((part + 1) * part_tiles_, plan_.batch * plan_.strips);
          ++tile) {
       const int64_t n = tile / plan_.strips, q = tile % plan_.strips * plan_.strip;
       const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
-      const int64_t length =
-          (whole_strips_ ? (rows - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * plan_.block_channels;
       if (plan_.whole_planes) image_loader_.load_planes(isa, n, first), grad_loader_.load_planes(isa, n, first);
-      for (int64_t j = 0; j < (whole_strips_ ? 1 : rows); ++j) {
-        if (!plan_.whole_planes)
-          image_loader_.load_rows(isa, n, first, q, j == 0 ? 0 : j + span, whole_strips_ ? plan_.rows : j + span + 1);
-        const int64_t* const offsets = offsets_[j % offsets_.size()].data();
-        // In place, grad is widened again for each block of taps, which the oldest machines do slowly.
-        if constexpr (std::is_same_v<T, A> || !kOldest<I::value>)
-          if (const T* row = in_place(n, q + j)) {
-            const GradRow<T> grad{row + first, plan_.block_channels, plan_.channels, plan_.x.to * plan_.channels};
-            multiply(isa, first, grad, offsets, length);
-            continue;
-          }
-        if (!plan_.whole_planes) grad_loader_.load_rows(isa, n, first, q, j, whole_strips_ ? plan_.strip : j + 1);
-        multiply(isa, first, GradRow<A>{grad_loader_.data(), grad_loader_.buffer_size, plan_.register_stride, 0},
-                 offsets, length);
+      if (plan_.whole_images) {
+        next_tile_ = next_tile(n, first, part);
+        image_loader_.prefetch_distance = next_tile_.of(plan_.y.from * plan_.x.from * plan_.channels);
       }
+      const int64_t at_once = plan_.whole_images && in_place(isa, n, rows - 1) ? rows : 1;
+      for (int64_t j = 0; j < (whole_strips_ ? 1 : rows); j += at_once) add_rows(isa, n, first, q, j, at_once);
     }
     const A* from = tap_sums_.data();
     for (int64_t c = first; c < plan_.channels_end(first);
@@ -92,21 +89,52 @@ class WgradKernel {
   }
 
  private:
+  // To the tile that the same thread takes next, if it takes that: what is prefetched meanwhile.
+  Step next_tile(int64_t n, int64_t first, int64_t part) const {
+    const int64_t channels = plan_.tile_blocks * plan_.block_channels;
+    const bool last_image = n + 1 == std::min((part + 1) * part_tiles_, plan_.batch);
+    if (!last_image) return {1, 0};
+    return first + channels < plan_.channels ? Step{part * part_tiles_ - n, channels} : Step{1, -first};
+  }
+
   // A row of grad, if it can be read in place, or null. Registers may read the next row, so the last row cannot.
-  const T* in_place(int64_t n, int64_t y) const {
+  template <class I>
+  const T* in_place(I, int64_t n, int64_t y) const {
+    // In place, grad is widened again for each block of taps, which the oldest machines do slowly.
+    if constexpr (!std::is_same_v<T, A> && kOldest<I::value>) return nullptr;
     const bool end = n + 1 == plan_.batch && y + 1 == plan_.y.to && plan_.channels % plan_.block_channels != 0;
     if (!plan_.channels_last || plan_.vectorizes_pixels || end) return nullptr;
     return grad_ + (n * plan_.y.to + y) * plan_.x.to * plan_.channels;
   }
 
+  // Adds the products of rows [j, j + count) of the strip that begins with row q, or of the whole strip.
+  template <class I>
+  void add_rows(I isa, int64_t n, int64_t first, int64_t q, int64_t j, int64_t count) {
+    const int64_t span = plan_.y.span, block = plan_.block_channels;
+    const int64_t strip = std::min(plan_.strip, plan_.y.to - q);
+    const OutputRows outputs{count, (whole_strips_ ? (strip - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * block,
+                             plan_.pitch * block};
+    if (j == 0 ? !plan_.whole_planes : !plan_.whole_images)
+      image_loader_.load_rows(isa, n, first, q, j == 0 ? 0 : j + span, loads_all_ ? plan_.rows : j + span + 1);
+    const int64_t* const offsets = offsets_[j % offsets_.size()].data();
+    const A* const image = image_loader_.data() + (plan_.whole_images ? j * outputs.step : 0);
+    if (const T* row = in_place(isa, n, q + j)) {
+      const int64_t next_row = plan_.x.to * plan_.channels;
+      const int64_t ahead = plan_.whole_images ? next_tile_.of(plan_.y.to * next_row) : next_row;
+      return multiply(isa, first, GradRow<T>{row + first, block, plan_.channels, ahead}, image, offsets, outputs);
+    }
+    if (!plan_.whole_planes) grad_loader_.load_rows(isa, n, first, q, j, whole_strips_ ? plan_.strip : j + 1);
+    const GradRow<A> grad{grad_loader_.data(), grad_loader_.buffer_size, plan_.register_stride, 0};
+    multiply(isa, first, grad, image, offsets, outputs);
+  }
+
   template <class I, class G>
-  void multiply(I isa, int64_t first, GradRow<G> grad, const int64_t* offsets, int64_t length) {
-    const A* image = image_loader_.data();
+  void multiply(I isa, int64_t first, GradRow<G> grad, const A* image, const int64_t* offsets, OutputRows outputs) {
     A* sums = tap_sums_.data();
     for (int64_t c = first; c < plan_.channels_end(first);
          c += plan_.block_channels, grad.first += grad.register_stride, image += image_loader_.buffer_size) {
       const auto windows = [&](auto columns) {
-        add_windows<I, columns>(isa, grad, image, offsets, plan_.y.taps[0].size(), length, sums);
+        add_windows<I, columns>(isa, grad, image, offsets, plan_.y.taps[0].size(), outputs, sums);
         sums += plan_.tap_count * plan_.register_stride;
       };
       if constexpr (!kOldest<I::value>) switch (window_columns_) {
@@ -117,7 +145,7 @@ class WgradKernel {
       const int64_t at_once = taps_at_once<Vec<I::value, A>>(plan_.register_stride);
       for (int64_t t = 0, blocks = ceil_div(plan_.tap_count, at_once); blocks > 0; --blocks) {
         const int64_t count = ceil_div(plan_.tap_count - t, blocks), step = plan_.register_stride;
-        add_products(isa, grad, image, offsets + t, count, length, step, sums);
+        add_products(isa, grad, image, offsets + t, count, outputs.length, step, sums);
         t += count;
         sums += count * step;
       }
