@@ -9,8 +9,20 @@ namespace {
 constexpr int64_t kTilePixels = 1536;   // outputs of a tile, at most, or a row of them: what is summed in float32
 constexpr int64_t kFewestTileRows = 4;  // of an image that is split
 constexpr int64_t kFewestTileChannels = 64;
-constexpr int64_t kChunkBytes = 32 << 10;  // of what a row of taps reads at once
-constexpr int64_t kFewestChunk = 8;        // outputs
+constexpr int64_t kFewPixels = 72;          // under a row of windows
+constexpr int64_t kFarPixels = 512;         // bytes, at multiples of it
+constexpr int64_t kSmallBytes = 512 << 10;  // of all images: they stay in the L2 cache
+constexpr int64_t kChunkBytes = 32 << 10;   // of what a row of taps reads at once
+constexpr int64_t kFewestChunk = 8;         // outputs
+
+// Whether tiles have few channels: so few of all the channels under a row of windows that these stay in the L1 cache
+// until the next row of outputs. Pixels that are far from each other share few sets of it.
+bool splits_channels(const Problem& problem, int64_t bytes) {
+  const int64_t pixel = problem.channels * bytes, pixels = problem.x.in * std::min(problem.y.taps, problem.y.in);
+  const int64_t fitting = pixel % kFarPixels == 0 ? kTileBytes * 3 / 4 - 1 : kTileBytes;
+  return problem.y.taps > 1 && pixels <= kFewPixels && pixels * pixel > fitting &&
+         problem.batch * problem.y.in * problem.x.in * pixel > kSmallBytes;
+}
 
 // How the work is cut into tiles. Depends on sizes alone.
 struct PixelTiles {
@@ -25,6 +37,8 @@ struct PixelTiles {
     strips = ceil_div(problem.y.out, strip);
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
+    if (splits_channels(problem, bytes))
+      channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, kFewestTileChannels));
     channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
     channel_tiles = ceil_div(problem.channels, channels);
     const int64_t pixel = problem.channels * bytes * problem.x.stride * std::min(problem.y.taps, problem.y.in);
