@@ -103,6 +103,31 @@ def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
     assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, groups=shape[1]))
 
 
+# Small images of many channels: on CPUs all rows of one are summed at once, in several tiles of channels, of which the last
+# are no register; the last image is summed row by row. At a stride tiles have few channels.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding"),
+    [
+        ((5, 150, 7, 7), (3, 3), 1, 1),
+        ((3, 85, 4, 9), (5, 5), 1, 2),
+        ((3, 85, 4, 9), (4, 5), (2, 1), (1, 2)),
+        ((70, 33, 3, 2), (7, 7), 1, 3),
+        ((2, 64, 12, 13), (1, 3), 1, 0),
+        ((9, 520, 8, 9), (3, 3), 2, 1),
+        ((9, 500, 9, 9), (5, 4), 2, 0),
+    ],
+)
+def test_weight_gradients_of_small_images(shape, kernel, stride, padding, dtype, device):
+    x = image(shape, dtype, device, torch.channels_last)
+    weight = randn(shape[1], 1, *kernel, dtype=dtype, device=device).requires_grad_()
+    y = depthwise_conv2d(x, weight, None, stride, padding)
+    grad = image(y.shape, dtype, device, torch.channels_last, seed=3)
+    (actual,) = torch.autograd.grad(y, weight, grad)
+    exact = x.double().cpu(), weight.shape, grad.double().cpu()
+    assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, padding, groups=shape[1]))
+
+
 @memory_formats
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "top", "bottom"),

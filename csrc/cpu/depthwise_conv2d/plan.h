@@ -29,6 +29,8 @@ constexpr int64_t kTileBytes = 16 << 10;       // of a buffer for one channel: h
 constexpr int64_t kBufferBytes = 96 << 10;     // of a buffer for several channels, if its size is free; fits into L2
 constexpr int64_t kWholeImageBytes = 768;      // of one channel in a buffer that holds images whole, at most
 constexpr int64_t kWholeTileBytes = 24 << 10;  // of all channels in such a buffer and the sums of their taps, about
+constexpr int64_t kWideTileBytes = 80 << 10;   // the same: wide tiles read far memory by longer pieces
+constexpr int64_t kManyElements = 3 << 19;     // of all images: they are far, beyond the L2 cache
 constexpr int64_t kPrefetchBytes = 4 << 10;    // from what is read in place to what is prefetched, at least
 constexpr int64_t kPrefetchPixels = 8;         // the same, of outputs: where pixels have many channels
 constexpr int64_t kTileChannels = 32;          // of a buffered channels_last tile, about; twice as many 16-bit ones
@@ -114,7 +116,8 @@ struct TilePlan {
       const int64_t pixels = (y.periods() + y.span) * y.phases.size() * (x.periods() + x.span);
       const int64_t bytes = (pixels + y.taps[0].size() * x.taps[0].size()) * element_bytes;
       whole_images = pixels * element_bytes <= kWholeImageBytes;
-      if (whole_images) tile = std::max(kWholeTileBytes / bytes, kTileChannels) / block_channels * block_channels;
+      const int64_t tile_bytes = batch * channels * y.from * x.from > kManyElements ? kWideTileBytes : kWholeTileBytes;
+      if (whole_images) tile = std::max(tile_bytes / bytes, kTileChannels) / block_channels * block_channels;
     }
     channel_tiles = ceil_div(channels, channels_last ? std::max(tile, block_channels) : block_channels);
     tile_blocks = ceil_div(ceil_div(channels, block_channels), channel_tiles);
