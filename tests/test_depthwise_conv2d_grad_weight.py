@@ -103,8 +103,8 @@ def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
     assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, groups=shape[1]))
 
 
-# Small images of many channels: on CPUs all rows of one are summed at once, in several tiles of channels, of which the last
-# are no register; the last image is summed row by row. At a stride tiles have few channels.
+# Small images of many channels: on CPUs all rows of one are summed at once, in several tiles of channels, of which the
+# last are no register; the last image is summed row by row. At a stride tiles have few channels.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride", "padding"),

@@ -37,8 +37,10 @@ struct PixelTiles {
     strips = ceil_div(problem.y.out, strip);
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
-    if (splits_channels(problem, bytes))
-      channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, kFewestTileChannels));
+    if (splits_channels(problem, bytes)) {
+      const bool many = problem.batch * problem.channels * problem.y.in * problem.x.in > kManyElements;
+      channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, (many ? 2 : 1) * kFewestTileChannels));
+    }
     channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
     channel_tiles = ceil_div(problem.channels, channels);
     const int64_t pixel = problem.channels * bytes * problem.x.stride * std::min(problem.y.taps, problem.y.in);
