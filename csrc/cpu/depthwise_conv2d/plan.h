@@ -115,9 +115,8 @@ struct TilePlan {
     if (kernel == Kernel::wgrad_rows && channels_last && has_window() && y.to > 1) {
       const int64_t pixels = (y.periods() + y.span) * y.phases.size() * (x.periods() + x.span);
       const int64_t bytes = (pixels + y.taps[0].size() * x.taps[0].size()) * element_bytes;
-      whole_images = pixels * element_bytes <= kWholeImageBytes;
-      const int64_t tile_bytes = batch * channels * y.from * x.from > kManyElements ? kWideTileBytes : kWholeTileBytes;
-      if (whole_images) tile = std::max(tile_bytes / bytes, kTileChannels) / block_channels * block_channels;
+      whole_images = pixels * element_bytes <= (batch > 1 ? kWholeImageBytes : kWholeImageBytes * 2 / 3);
+      if (whole_images) tile = whole_tile(bytes) / block_channels * block_channels;
     }
     channel_tiles = ceil_div(channels, channels_last ? std::max(tile, block_channels) : block_channels);
     tile_blocks = ceil_div(ceil_div(channels, block_channels), channel_tiles);
@@ -159,6 +158,14 @@ struct TilePlan {
         }
     }
     tap_count += pair.size();
+  }
+
+  // How many channels to take of whole images, about. bytes: of each, in the buffer and for the sums of its taps.
+  int64_t whole_tile(int64_t bytes) const {
+    const bool many = batch * channels * y.from * x.from > kManyElements;
+    const int64_t least = (channels % kTileChannels == 0 ? 1 : 2) * kTileChannels,
+                  most = (many ? 4 : 2) * kTileChannels;
+    return std::clamp((many ? kWideTileBytes : kWholeTileBytes) / bytes, least, most);
   }
 
   // Whether wgrad_rows has loops for the taps of a row: so many neighbours. The oldest machines have none.
