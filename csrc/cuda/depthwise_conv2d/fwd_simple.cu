@@ -1,22 +1,49 @@
-// depthwise_conv2d, forward and dgrad, for few outputs of few taps, of any kernel, stride, dilation and dtype. A thread
-// computes one output straight from memory. The time of so little work is the latency of dependent loads, and no tile
-// or window is worth its setup.
-#include "problem.cuh"
+// depthwise_conv2d, forward and dgrad, for few outputs or few taps, of any kernel, stride, dilation and dtype. A thread
+// computes one output, or one of four channels, straight from memory. The time of little work is the latency of
+// dependent loads, and no tile or window is worth its setup.
+#include "read_pixels.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
+// Dgrad: pixels lie `up` apart (problem.h), so an output meets every tap_step-th tap, from one on that depends on its
+// phase, or none. tap_step is up / common, the greatest common divisor of up and dilation.
 struct SimpleAxis {
-  int in, taps, up, down, pad, dilation;
+  int in, taps, down, pad, dilation;
+  Divider<uint32_t> up, common, tap_step;
+  int before;        // multiples of `up` that keep positions positive
+  uint32_t inverse;  // of dilation / common modulo tap_step
+  int pixel_step;    // pixels from one of these taps to the next
 
-  explicit SimpleAxis(const Axis& a)
-      : in(int(a.in)),
-        taps(int(a.taps)),
-        up(int(a.up)),
-        down(int(a.down)),
-        pad(int(a.pad)),
-        dilation(int(a.dilation)) {}
+  explicit SimpleAxis(const Axis& given) {
+    const Axis a = without_unused_steps(given);
+    const int64_t divisor = std::gcd(a.up, a.dilation);
+    in = int(a.in), taps = int(a.taps), down = int(a.down), pad = int(a.pad), dilation = int(a.dilation);
+    up = Divider<uint32_t>(a.up), common = Divider<uint32_t>(divisor), tap_step = Divider<uint32_t>(a.up / divisor);
+    before = int(ceil_div(std::max<int64_t>(a.pad, 0), a.up));
+    inverse = uint32_t(inverse_modulo(a.dilation / divisor, a.up / divisor));
+    pixel_step = int(a.dilation / divisor);
+  }
 };
+
+// The first tap that an output meets a pixel by, and that pixel, which may be outside of the image.
+struct FirstTap {
+  int tap, pixel;
+};
+
+template <bool up>
+__device__ FirstTap first_tap(const SimpleAxis& axis, uint32_t output) {
+  if (!up) return {0, int(output) * axis.down - axis.pad};
+  uint32_t whole = output + uint32_t(axis.before) * axis.up.divisor - uint32_t(axis.pad);
+  const uint32_t phase = axis.up.divmod(whole);
+  uint32_t steps = phase;
+  if (axis.common.divmod(steps) != 0) return {axis.taps, 0};
+  uint32_t product = (axis.tap_step.divisor - steps) * axis.inverse;
+  const uint32_t tap = axis.tap_step.divmod(product);
+  uint32_t pixels = phase + tap * uint32_t(axis.dilation);
+  axis.up.divmod(pixels);
+  return {int(tap), int(whole + pixels) - axis.before};
+}
 
 template <class T>
 struct FwdSimpleParams {
@@ -24,59 +51,68 @@ struct FwdSimpleParams {
   const T* in;
   T* out;
   SimpleAxis y, x;
-  Divider<uint32_t> width, height, channels;  // of the outputs
-  uint32_t outputs;
+  Divider<uint32_t> width, height, channels;  // of the outputs; channels: in units of what a thread takes
+  uint32_t threads;
   bool flipped;
 };
 
-// kTaps: along both axes, or 0: any.
-template <class T, int kTaps, bool up, bool channels_last>
+// kTaps: along both axes, or 0: any. kLanes: channels of a thread, more than one only for channels_last images.
+template <class T, int kTaps, bool up, bool channels_last, int kLanes>
 __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ FwdSimpleParams<T> params) {
+  using Pixel = Access<T, kLanes>;
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= params.outputs) return;
+  if (i >= params.threads) return;
   const SimpleAxis &y_axis = params.y, &x_axis = params.x;
-  uint32_t image = i, channel = channels_last ? params.channels.divmod(image) : 0;
-  const int x_begin = int(params.width.divmod(image)) * x_axis.down - x_axis.pad;
-  const int y_begin = int(params.height.divmod(image)) * y_axis.down - y_axis.pad;
+  uint32_t image = i, channel = channels_last ? params.channels.divmod(image) * kLanes : 0;
+  const FirstTap first_x = first_tap<up>(x_axis, params.width.divmod(image));
+  const FirstTap first_y = first_tap<up>(y_axis, params.height.divmod(image));
   if (!channels_last) channel = params.channels.divmod(image);
-  const int channels = int(params.channels.divisor), pixel = channels_last ? channels : 1;
+  const int channels = int(params.channels.divisor) * kLanes, pixel = channels_last ? channels : 1;
   const int plane = y_axis.in * x_axis.in;
   const T* const in =
       params.in + int64_t(image) * channels * plane + (channels_last ? int64_t(channel) : int64_t(channel) * plane);
-  const int taps_y = kTaps > 0 ? kTaps : y_axis.taps, taps_x = kTaps > 0 ? kTaps : x_axis.taps;
-  const int64_t first_tap = int64_t(channel) * (taps_y * taps_x) + (params.flipped ? taps_y * taps_x - 1 : 0);
+  const int taps_y = kTaps > 0 ? kTaps : y_axis.taps, taps_x = kTaps > 0 ? kTaps : x_axis.taps, taps = taps_y * taps_x;
+  const int step_y = up ? int(y_axis.tap_step.divisor) : 1, step_x = up ? int(x_axis.tap_step.divisor) : 1;
+  const int hop_y = up ? y_axis.pixel_step : y_axis.dilation, hop_x = up ? x_axis.pixel_step : x_axis.dilation;
+  const int64_t first_weight = int64_t(channel) * taps + (params.flipped ? taps - 1 : 0);
   const int sign = params.flipped ? -1 : 1;
-  acc_t<T> sum = params.bias ? params.bias[channel] : acc_t<T>(0);
-  // Several taps are loaded before the first product, so that the loads do not wait for each other.
-  constexpr int kAtOnce = kTaps > 0 ? kTaps : 4;
-#pragma unroll(kTaps > 0 ? kTaps : 1)
-  for (int ky = 0; ky < taps_y; ++ky) {
-    int y = y_begin + ky * y_axis.dilation;
-    if (up && y % y_axis.up != 0) continue;
-    if (up) y /= y_axis.up;
-    const bool inside_y = unsigned(y) < unsigned(y_axis.in);
-#pragma unroll(1)
-    for (int first = 0; first < taps_x; first += kAtOnce) {
-      acc_t<T> weight[kAtOnce], value[kAtOnce];
-      bool inside[kAtOnce];
+  acc_t<T> sum[kLanes];
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        const int kx = first + k;
-        int x = x_begin + kx * x_axis.dilation;
-        inside[k] = inside_y && kx < taps_x;
-        if (up) inside[k] = inside[k] && x % x_axis.up == 0, x /= x_axis.up;
-        inside[k] = inside[k] && unsigned(x) < unsigned(x_axis.in);
-        weight[k] = inside[k] ? params.weight.select(first_tap + sign * (ky * taps_x + kx)) : acc_t<T>(0);
-        value[k] = inside[k] ? widen(in[(y * x_axis.in + x) * pixel]) : acc_t<T>(0);
+  for (int v = 0; v < kLanes; ++v) sum[v] = params.bias ? params.bias[channel + v] : acc_t<T>(0);
+  // Several taps are loaded before the first product, so that the loads do not wait for each other.
+  constexpr int kAtOnce = kTaps > 0 ? kTaps : (kLanes > 1 ? 2 : 4);
+  int y = first_y.pixel;
+#pragma unroll(kTaps > 0 ? kTaps : 1)
+  for (int ky = first_y.tap; ky < taps_y; ky += step_y, y += hop_y) {
+    const bool inside_y = unsigned(y) < unsigned(y_axis.in);
+    int x = first_x.pixel;
+#pragma unroll(1)
+    for (int kx = first_x.tap; kx < taps_x; kx += kAtOnce * step_x) {
+      acc_t<T> weight[kAtOnce][kLanes];
+      Pixel value[kAtOnce];
+      int tap = ky * taps_x + kx;
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k, x += hop_x, tap += step_x) {
+        const bool inside = inside_y && kx + k * step_x < taps_x && unsigned(x) < unsigned(x_axis.in);
+        value[k] = Pixel{};
+        if (inside) value[k] = *reinterpret_cast<const Pixel*>(in + (y * x_axis.in + x) * pixel);
+#pragma unroll
+        for (int v = 0; v < kLanes; ++v)
+          weight[k][v] = inside ? params.weight.select(first_weight + int64_t(v) * taps + sign * tap) : acc_t<T>(0);
       }
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) sum += weight[k] * value[k];  // 0 times 0 where no pixel is
+      for (int k = 0; k < kAtOnce; ++k)  // 0 times 0 where no pixel is
+#pragma unroll
+        for (int v = 0; v < kLanes; ++v) sum[v] += weight[k][v] * widen(part<T>(value[k], v));
     }
   }
-  params.out[i] = narrow<T>(sum);
+  Vector<T, kLanes> result;
+#pragma unroll
+  for (int v = 0; v < kLanes; ++v) result.at[v] = narrow<T>(sum[v]);
+  *reinterpret_cast<Vector<T, kLanes>*>(params.out + int64_t(i) * kLanes) = result;
 }
 
-template <class T, int kTaps, bool up>
+template <class T, int kTaps, bool up, bool channels_last, int kLanes>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const FwdSimpleParams<T> params{Parameters<T>(problem.weight),
                                   Parameters<T>(problem.bias),
@@ -84,16 +120,23 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
                                   static_cast<T*>(problem.out),
                                   SimpleAxis(problem.y),
                                   SimpleAxis(problem.x),
-                                  Divider<uint32_t>(uint32_t(problem.x.out)),
-                                  Divider<uint32_t>(uint32_t(problem.y.out)),
-                                  Divider<uint32_t>(uint32_t(problem.channels)),
-                                  uint32_t(outputs(problem)),
+                                  Divider<uint32_t>(problem.x.out),
+                                  Divider<uint32_t>(problem.y.out),
+                                  Divider<uint32_t>(problem.channels / kLanes),
+                                  uint32_t(outputs(problem) / kLanes),
                                   problem.flipped};
-  const auto grid = unsigned(ceil_div(params.outputs, kThreads));
-  if (problem.channels_last)
-    fwd_simple<T, kTaps, up, true><<<grid, kThreads, 0, stream>>>(params);
-  else
-    fwd_simple<T, kTaps, up, false><<<grid, kThreads, 0, stream>>>(params);
+  const auto grid = unsigned(ceil_div(params.threads, kThreads));
+  fwd_simple<T, kTaps, up, channels_last, kLanes><<<grid, kThreads, 0, stream>>>(params);
+}
+
+template <class T, int kTaps, bool up>
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
+  constexpr int64_t kFull = 1 << 18;  // outputs that keep a GPU busy with four channels a thread
+  if (!problem.channels_last) return launch<T, kTaps, up, false, 1>(problem, stream);
+  if constexpr (kTaps == 0 && sizeof(T) < 8)
+    if (outputs(problem) >= kFull && has_channel_vectors(problem, 4))
+      return launch<T, kTaps, up, true, 4>(problem, stream);
+  launch<T, kTaps, up, true, 1>(problem, stream);
 }
 
 }  // namespace

@@ -49,10 +49,16 @@ __device__ TapClass<Int> class_of(const SlidingAxis<Int>& a, Int number) {
 
 template <class Int>
 __device__ TapClass<Int> class_of_phase(const SlidingAxis<Int>& a, Int phase) {
-  const Int common = a.up / a.tap_step, distance = a.pad - phase;
-  if (distance % common != 0) return {0, 0, 0};
-  const Int residue = (distance / common % a.tap_step + a.tap_step) % a.tap_step;
-  const Int first = Int(int64_t(residue) * a.inverse % a.tap_step);
+  Int steps = a.pad - phase;
+  if (a.tap_step < a.up) {
+    const Int common = a.up / a.tap_step;
+    if (steps % common != 0) return {0, 0, 0};
+    steps /= common;
+  }
+  const Int residue = (steps % a.tap_step + a.tap_step) % a.tap_step;
+  // In 32 bits where the product fits: a division of 64 bits takes about as long as all else here.
+  const Int first = a.tap_step < (1 << 15) ? Int(uint32_t(residue) * uint32_t(a.inverse) % uint32_t(a.tap_step))
+                                           : Int(int64_t(residue) * a.inverse % a.tap_step);
   const Int count = first < a.taps ? (a.taps - 1 - first) / a.tap_step + 1 : 0;
   return {first, count, (phase - a.pad + first * a.dilation) / a.up};
 }

@@ -184,17 +184,22 @@ inline bool fwd_rows_takes(const Problem& problem) {
          problem.x.out < kMaxIndex / 16 / x.stride();
 }
 
-// Any kernel, where numbers of outputs and indices in an image are ints.
-inline bool fwd_simple_takes(const Problem& problem) {
+// Whether numbers of outputs, taps and indices in an image are ints.
+inline bool has_int32_outputs(const Problem& problem) {
   const int64_t pixel = problem.channels_last ? problem.channels : 1;
   return fits_int32(problem.y) && fits_int32(problem.x) && problem.taps() < kMaxIndex / problem.channels &&
          problem.y.in * problem.x.in < kMaxIndex / pixel &&
          problem.batch < kMaxIndex / (problem.y.out * problem.x.out) / problem.channels;
 }
 
-// One tap, where numbers of outputs and of pixels are ints.
+// Any kernel; products of two numbers below `up` have to be ints too.
+inline bool fwd_simple_takes(const Problem& problem) {
+  return has_int32_outputs(problem) && std::max(problem.y.up, problem.x.up) < 1 << 15;
+}
+
+// One tap, where numbers of pixels are ints too.
 inline bool fwd_scale_takes(const Problem& problem) {
-  return problem.taps() == 1 && fwd_simple_takes(problem) &&
+  return problem.taps() == 1 && has_int32_outputs(problem) &&
          problem.batch < kMaxIndex / (problem.y.in * problem.x.in) / problem.channels;
 }
 
