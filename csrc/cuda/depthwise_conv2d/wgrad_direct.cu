@@ -22,15 +22,17 @@ struct WgradDirectParams {
 };
 
 // A thread's kX by kY pixels of the gradient, and the rows of the image that it reads ahead: the fastest of eight on an
-// H200.
-template <class R>
+// H200, but for images that as many tiles of 4 rows cover with fewer rows.
+constexpr int kManyRows = 7, kFewRows = 4;
+
+template <class R, int rows>
 struct WgradDirectTile {
-  static constexpr int kX = R::kTaps == 5 && R::kDown == 1 ? 4 : 2, kY = 7, kAhead = 1;
+  static constexpr int kX = R::kTaps == 5 && R::kDown == 1 ? 4 : 2, kY = rows, kAhead = 1;
 };
 
-template <class T, class R, int kLanes, bool kDilated>
+template <class T, class R, int kLanes, int rows, bool kDilated>
 __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant__ WgradDirectParams<T> params) {
-  using S = WgradDirectTile<R>;
+  using S = WgradDirectTile<R, rows>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kRows = R::span(S::kY);
   __shared__ A sums[kBlock * kTaps * kLanes];
@@ -99,9 +101,9 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
   }
 }
 
-template <class T, class R, int kLanes, bool kDilated = false>
+template <class T, class R, int kLanes, int rows, bool kDilated = false>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
-  using S = WgradDirectTile<R>;
+  using S = WgradDirectTile<R, rows>;
   const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
   const int64_t tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
@@ -129,16 +131,18 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.tiles_y = Divider<uint32_t>(tiles_y);
   params.dilation_x = int(phases_x), params.dilation_y = int(phases_y);
   params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
-  launch_kernel<wgrad_direct<T, R, kLanes, kDilated>>(Kernel::kWgradDirect, chunks, used_splits,
+  launch_kernel<wgrad_direct<T, R, kLanes, rows, kDilated>>(Kernel::kWgradDirect, chunks, used_splits,
                                                       round_up(members * chunk, kWarp), 0, params, stream);
   sums.finish(problem, stream);
 }
 
 template <class T, int taps, int kLanes>
 void launch_stride(const WgradProblem& problem, cudaStream_t stream) {
-  if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>, kLanes>(problem, stream);
-  if (problem.x.down == 2) return launch<T, TapWindow<1, 2, taps>, kLanes>(problem, stream);
-  fail_choice(Kernel::kWgradDirect);
+  if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>, kLanes, kManyRows>(problem, stream);
+  if (problem.x.down != 2) fail_choice(Kernel::kWgradDirect);
+  const auto covered = [&](int64_t rows) { return round_up(problem.y.out, rows); };
+  covered(kFewRows) < covered(kManyRows) ? launch<T, TapWindow<1, 2, taps>, kLanes, kFewRows>(problem, stream)
+                                         : launch<T, TapWindow<1, 2, taps>, kLanes, kManyRows>(problem, stream);
 }
 
 }  // namespace
@@ -147,8 +151,8 @@ void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kWgradDirect, problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (wgrad_direct_takes_dilation(problem))
-      return has_channel_vectors(problem, 2) ? launch<T, TapWindow<1, 1, 3>, 2, true>(problem, stream)
-                                             : launch<T, TapWindow<1, 1, 3>, 1, true>(problem, stream);
+      return has_channel_vectors(problem, 2) ? launch<T, TapWindow<1, 1, 3>, 2, kManyRows, true>(problem, stream)
+                                             : launch<T, TapWindow<1, 1, 3>, 1, kManyRows, true>(problem, stream);
     if (problem.x.taps == 5) return launch_stride<T, 5, 1>(problem, stream);
     if (wgrad_direct_lanes(problem) == 2) return launch_stride<T, 3, 2>(problem, stream);
     launch_stride<T, 3, 1>(problem, stream);
