@@ -1,5 +1,6 @@
 // depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high at stride and dilation 1: rows of
-// samples, as in audio and sequence models. Outputs are counted in groups, as wide as a vector, row after row; a warp
+// samples, as in audio and sequence models. Outputs are counted in groups, as wide as a vector or
+// half as wide where they are few, row after row; a warp
 // takes a run of them, which may go on from one row to the next. It copies the samples under each piece of a row into
 // shared memory of its own, unchanged; a thread then computes a group at a time, and reads a vector of samples for each
 // vector of taps. Other rows are fwd_rows.cu's.
@@ -7,10 +8,6 @@
 
 namespace customops::cuda::depthwise {
 namespace {
-
-constexpr int kWarps = kThreads / kWarp;
-template <class T>
-constexpr int kGroup = kAccess / sizeof(T);  // outputs
 
 template <class T>
 struct DenseRowsParams {
@@ -74,7 +71,7 @@ __device__ void copy_samples(const T* row, int size, int first, int samples, T* 
 }
 
 // By a warp: the samples and the taps of its groups.
-template <class T, class A>
+template <int kOutputs, class T, class A>
 __device__ void load_pieces(const DenseRowsParams<T>& params, uint32_t first, int count, int lane, T* samples,
                             A* weight) {
   for_pieces(params, first, count, [&](const Piece& piece, int number) {
@@ -82,9 +79,9 @@ __device__ void load_pieces(const DenseRowsParams<T>& params, uint32_t first, in
     const int y = int(params.out_h.divmod(plane)) * params.down - params.top;
     const bool inside = unsigned(y) < unsigned(params.in_h);
     const T* const in = params.in + (int64_t(plane) * params.in_h + y) * params.in_w;
-    copy_samples(in, inside ? params.in_w : 0, piece.first * kGroup<T> - params.pad,
-                 piece.count * kGroup<T> + params.taps - 1,
-                 samples + piece.done * kGroup<T> + number * params.padded_taps, lane);
+    copy_samples(in, inside ? params.in_w : 0, piece.first * kOutputs - params.pad,
+                 piece.count * kOutputs + params.taps - 1,
+                 samples + piece.done * kOutputs + number * params.padded_taps, lane);
     const int64_t channel = params.channels.divmod(plane);
     for (int k = lane; k < params.taps; k += kWarp)
       weight[number * params.padded_taps + k] =
@@ -122,19 +119,19 @@ __device__ void add_row_of_taps(const T* samples, const A* weight, int count, A 
   }
 }
 
-template <class T>
+// kOutputs: of a group.
+template <class T, int kOutputs>
 __global__ void __launch_bounds__(kThreads) fwd_dense_rows(const __grid_constant__ DenseRowsParams<T> params) {
   using A = acc_t<T>;
-  constexpr int kOutputs = kGroup<T>;
   extern __shared__ __align__(kAccess) char bytes[];
   const int lane = int(threadIdx.x) % kWarp;
   T* const own = reinterpret_cast<T*>(bytes) + int(threadIdx.x) / kWarp * params.elements_a_warp;
   A* const weight = reinterpret_cast<A*>(own);
   T *const samples = own + params.samples_at, *const staged = own + params.staged_at;
-  const uint32_t first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * uint32_t(params.groups_a_warp);
+  const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp * uint32_t(params.groups_a_warp);
   if (first >= params.groups) return;
   const int count = int(min(uint32_t(params.groups_a_warp), params.groups - first));
-  load_pieces(params, first, count, lane, samples, weight);
+  load_pieces<kOutputs>(params, first, count, lane, samples, weight);
   __syncwarp();
 
   uint32_t first_row = first;
@@ -167,32 +164,39 @@ __global__ void __launch_bounds__(kThreads) fwd_dense_rows(const __grid_constant
   });
 }
 
-template <class T>
-void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  constexpr int kOutputs = kGroup<T>;
+template <class T, int kOutputs>
+void launch(const ForwardProblem& problem, int64_t threads, cudaStream_t stream) {
   DenseRowsParams<T> params{};
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.in_w = int(problem.x.in), params.out_w = int(problem.x.out), params.in_h = int(problem.y.in);
   params.top = int(problem.y.pad), params.down = int(problem.y.down);
   params.taps = int(problem.x.taps), params.pad = int(problem.x.pad), params.flipped = problem.flipped;
-  params.padded_taps = int(round_up(params.taps, kOutputs));
+  params.padded_taps = int(round_up(params.taps, kAccess / sizeof(T)));  // so that each warp's part is aligned
   const int64_t a_row = ceil_div(problem.x.out, kOutputs),
                 groups = problem.batch * problem.channels * problem.y.out * a_row;
   params.groups = uint32_t(groups);
   // Two groups a thread, where there are enough for all multiprocessors.
   params.groups_a_warp = groups >= int64_t(64) * kWarp * current_gpu().multiprocessors ? 2 * kWarp : kWarp;
   const int pieces = int((params.groups_a_warp + a_row - 2) / a_row) + 1;
-  params.whole = params.out_w % kOutputs == 0 && reinterpret_cast<uintptr_t>(params.out) % kAccess == 0;
+  params.whole = params.out_w % kOutputs == 0 && reinterpret_cast<uintptr_t>(params.out) % (kOutputs * sizeof(T)) == 0;
   const int samples = params.groups_a_warp * kOutputs;
   params.samples_at = pieces * params.padded_taps * int(sizeof(acc_t<T>) / sizeof(T));
   params.staged_at = params.samples_at + samples + pieces * params.padded_taps;
   params.elements_a_warp = params.staged_at + (params.whole ? 0 : samples);
   params.groups_a_row = Divider<uint32_t>(a_row);
   params.out_h = Divider<uint32_t>(problem.y.out), params.channels = Divider<uint32_t>(problem.channels);
-  const int64_t bytes = kWarps * params.elements_a_warp * int64_t(sizeof(T));
-  const int64_t grid = ceil_div(ceil_div(groups, params.groups_a_warp), kWarps);
-  fwd_dense_rows<T><<<unsigned(grid), kThreads, bytes, stream>>>(params);
+  const int64_t warps = threads / kWarp, bytes = warps * params.elements_a_warp * int64_t(sizeof(T));
+  const int64_t grid = ceil_div(ceil_div(groups, params.groups_a_warp), warps);
+  fwd_dense_rows<T, kOutputs><<<unsigned(grid), unsigned(threads), bytes, stream>>>(params);
+}
+
+template <class T>
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
+  constexpr int kGroup = kAccess / sizeof(T);
+  // Few outputs leave most of a GPU idle: smaller groups in smaller blocks reach more of it.
+  const bool few = outputs(problem) < int64_t(kGroup) * 256 * current_gpu().multiprocessors;
+  few ? launch<T, 4>(problem, kThreads / 2, stream) : launch<T, kGroup>(problem, kThreads, stream);
 }
 
 }  // namespace

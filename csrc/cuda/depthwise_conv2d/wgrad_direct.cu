@@ -132,7 +132,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.dilation_x = int(phases_x), params.dilation_y = int(phases_y);
   params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
   launch_kernel<wgrad_direct<T, R, kLanes, rows, kDilated>>(Kernel::kWgradDirect, chunks, used_splits,
-                                                      round_up(members * chunk, kWarp), 0, params, stream);
+                                                            round_up(members * chunk, kWarp), 0, params, stream);
   sums.finish(problem, stream);
 }
 
