@@ -181,6 +181,26 @@ def test_strides_and_dilations(kernel, stride, dilation, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize("channels", [7, 8])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation"),
+    [((1, 2), (2, 3), (1, 2)), ((2, 2), 4, 2), ((3, 1), (5, 1), (3, 1)), ((1, 5), 3, 4), ((4, 1), 3, 6)],
+)
+def test_few_taps_of_many_outputs(kernel, stride, dilation, channels, memory_format, device):
+    """Most phases of a stride meet one tap or none; a thread of the CUDA kernel computes one channel or four."""
+    for dtype in (torch.float32, torch.bfloat16):
+        x = image((4, channels, 95, 101), dtype, device, memory_format)
+        weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *kernel), ()))
+        assert_all(x, weight, bias, stride, (1, 0), dilation)
+
+
+@memory_formats
+def test_strides_beyond_16_bits(memory_format, device):
+    x = image((1, 2, 1, 80_003), torch.float32, device, memory_format)
+    assert_all(x, randn(2, 1, 1, 3, device=device, seed=1), None, (1, 40_000))
+
+
+@memory_formats
 @pytest.mark.parametrize("kernel", [(1, 1), (2, 2), (3, 4), (5, 5), (6, 1)])
 @pytest.mark.parametrize("dilation", [1, 2, (3, 1)])
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
@@ -315,9 +335,12 @@ def test_large_batches(size, stride, dtype, device):
     [(2, 1, 1, (0, 1)), (4, 1, 1, (0, 3)), (15, 5, (2, 1), (2, 7)), (31, 1, 1, (0, 15)), (64, 3, 1, (0, 63))],
 )
 def test_long_rows(taps, height, stride, padding, width, device):
-    """A warp of the CUDA kernel goes on from one row to the next, aligned or not; some rows are outside of the image."""
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        x = image((140_000 // (7 * height * width) + 1, 7, height, width), dtype, device, torch.contiguous_format)
+    """
+    A warp of the CUDA kernel goes on from one row to the next, aligned or not; some rows are outside of the image.
+    Few 16-bit numbers are divided among more threads.
+    """
+    for dtype, numbers in ((torch.float32, 140_000), (torch.float16, 140_000), (torch.bfloat16, 300_000)):
+        x = image((numbers // (7 * height * width) + 1, 7, height, width), dtype, device, torch.contiguous_format)
         weight, bias = (randn(7, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
         assert_all(x, weight, bias, stride, padding)
 
