@@ -7,7 +7,8 @@ direction and layout. Every tree of it asks DEPTH questions about the FEATURES b
 to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
 
 The trees are grown one after the other (gradient boosting): the sums are fitted as logits to a softmax of what choosing
-each kernel loses against the fastest of all and of torch, and most of all by being slower than torch. --check also fits
+each kernel loses against the fastest of all and of torch, and most of all by being slower than torch; and, in part, so
+that a kernel drawn by them loses little: the less is sure, the more that matters. --check also fits
 four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
 measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem. Needs
 numpy, g++ and torch's headers.
@@ -36,9 +37,10 @@ PENALTY = 2.0  # for that, beside the logarithm of the time over the least
 PREFERENCE = 0.03  # for our kernels, where torch's own gain less than this: calling these costs more on the host
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
 RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices
-TREES, DEPTH, RATE = 48, 3, 0.35
+TREES, DEPTH, RATE = 96, 5, 0.35
 THRESHOLDS = 20  # of a feature, at most
 SOFTNESS = 0.35  # of the softmax: kernels that lose much less are about as good
+EXPECTED, MOST = 0.3, 3.5  # the part of the expected loss, and what a kernel loses there at most
 DAMPING = 2.0  # of what few problems say
 SCALE = 16  # costs are whole numbers: this is 1
 
@@ -185,13 +187,15 @@ def grow(table: Table, rows: np.ndarray) -> list[tuple[list, np.ndarray]]:
     """Trees: DEPTH (feature, threshold), and the costs of the kernels for each combination of answers."""
     features, loss = table.features[rows], table.loss[rows]
     takes = np.isfinite(loss)
-    wanted = softmax(-loss / SOFTNESS)
+    wanted, limited = softmax(-loss / SOFTNESS), np.where(takes, np.minimum(loss, MOST), 0)
     asked = questions(features)
     answers = np.array([features[:, feature] >= threshold for feature, threshold in asked], dtype=np.float64)
     costs, trees = np.zeros(loss.shape), []
     for _ in range(TREES):
         chances = softmax(np.where(takes, -costs, -np.inf))
-        slopes = np.concatenate([chances - wanted, chances * (1 - chances)], axis=1)  # first and second derivatives
+        above_mean = limited - (chances * limited).sum(axis=1, keepdims=True)
+        slope = (1 - EXPECTED) * (chances - wanted) + EXPECTED * chances * above_mean
+        slopes = np.concatenate([slope, chances * (1 - chances)], axis=1)  # first and second derivatives
         leaf, tree = np.zeros(len(rows), dtype=int), []
         for _ in range(DEPTH):
             tree.append(best_question(slopes, leaf, answers))

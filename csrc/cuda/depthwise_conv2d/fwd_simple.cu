@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ F
 #pragma unroll
   for (int v = 0; v < kLanes; ++v) sum[v] = params.bias ? params.bias[channel + v] : acc_t<T>(0);
   // Several taps are loaded before the first product, so that the loads do not wait for each other.
-  constexpr int kAtOnce = kTaps > 0 ? kTaps : (kLanes > 1 ? 2 : 4);
+  constexpr int kAtOnce = kTaps > 0 ? kTaps : (up && kLanes > 1 ? 2 : 4);
   int y = first_y.pixel;
 #pragma unroll(kTaps > 0 ? kTaps : 1)
   for (int ky = first_y.tap; ky < taps_y; ky += step_y, y += hop_y) {
