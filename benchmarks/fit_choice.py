@@ -299,7 +299,7 @@ def forest_code(name: str, kernels: list[str], trees: list) -> str:
     lines = [wrap(f"{kind}{{{{{', '.join(listed)}}},", "", "    "), "{"]
     for tree, step in trees:
         asked = ", ".join(f"{{{names[feature]}, {threshold}}}" for feature, threshold in tree)
-        costs = ", ".join("{" + ",".join(map(str, leaf)) + "}" for leaf in step)
+        costs = ", ".join("{" + ",".join(map(str, leaf if any(leaf) else ())) + "}" for leaf in step)
         lines.append(wrap(f"{{{{{asked}}}, {{{costs}}}}},", "  ", "     "))
     return "\n".join([*lines, "}};"])
 

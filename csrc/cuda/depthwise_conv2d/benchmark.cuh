@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -14,7 +13,7 @@
 #include <vector>
 
 #include "../launch.h"
-#include "choose.h"
+#include "known_choices.cuh"
 
 namespace customops::cuda::depthwise {
 
@@ -24,40 +23,6 @@ inline bool benchmark_enabled() {
     return value != nullptr && std::strcmp(value, "1") == 0;
   }();
   return enabled;
-}
-
-// What launch_forward or launch_wgrad and the time that it takes depend on.
-using ProblemKey = std::array<int64_t, 25>;
-
-inline ProblemKey key_of(const Problem& problem, bool wgrad) {
-  int device = 0;
-  cudaGetDevice(&device);
-  const auto &y = problem.y, &x = problem.x;
-  return {device,
-          wgrad,
-          problem.batch,
-          problem.channels,
-          y.in,
-          y.out,
-          y.taps,
-          y.up,
-          y.down,
-          y.pad,
-          y.dilation,
-          x.in,
-          x.out,
-          x.taps,
-          x.up,
-          x.down,
-          x.pad,
-          x.dilation,
-          problem.channels_last,
-          problem.flipped,
-          int64_t(problem.dtype),
-          problem.float32_weight,
-          problem.in_alignment,
-          problem.out_alignment,
-          problem.bias};
 }
 
 // Kernels with a thread for each output or tap, where that thread has so much to do that they are never the fastest.
