@@ -502,9 +502,7 @@ def test_empty_batch(shape, memory_format, device):
 
 
 @memory_formats
-@pytest.mark.parametrize(
-    ("batch", "width"), [(1, 40), (1, 7), (9, 7), (9, 8), (64, 7), (64, 8), (5000, 7), (5000, 8)]
-)
+@pytest.mark.parametrize(("batch", "width"), [(1, 40), (1, 7), (9, 7), (9, 8), (64, 7), (64, 8), (5000, 7), (5000, 8)])
 def test_infinities_and_nan_stay_where_they_belong(batch, width, memory_format, device):
     """Zeros of the padding meet no number, and no number meets another channel's."""
     for channels in (3, 13, 20):
