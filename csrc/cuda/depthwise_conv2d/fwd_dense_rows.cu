@@ -1,8 +1,8 @@
 // depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high at stride and dilation 1: rows of
 // samples, as in audio and sequence models. Outputs are counted in groups, as wide as a vector, or as half a vector of
 // 16-bit numbers where they are few, row after row; a warp takes a run of them, which may go on from one row to the
-// next. It copies the samples under each piece of a row into shared memory of its own, unchanged; a thread then computes
-// a group at a time, and reads a vector of samples for each vector of taps. Other rows are fwd_rows.cu's.
+// next. It copies the samples under each piece of a row into shared memory of its own, unchanged; a thread then
+// computes a group at a time, and reads a vector of samples for each vector of taps. Other rows are fwd_rows.cu's.
 #include "sliding.cuh"
 
 namespace customops::cuda::depthwise {
