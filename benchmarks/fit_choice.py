@@ -37,12 +37,12 @@ PENALTY = 2.0  # for that, beside the logarithm of the time over the least
 PREFERENCE = 0.03  # for our kernels, where torch's own gain less than this: calling these costs more on the host
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
 RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices
-TREES, DEPTH, RATE = 96, 5, 0.35
+TREES, DEPTH, RATE = 96, 4, 0.35
 THRESHOLDS = 20  # of a feature, at most
 SOFTNESS = 0.35  # of the softmax: kernels that lose much less are about as good
 EXPECTED, MOST = 0.3, 3.5  # the part of the expected loss, and what a kernel loses there at most
 DAMPING = 2.0  # of what few problems say
-SCALE = 16  # costs are whole numbers: this is 1
+SCALE = 8  # costs are whole numbers: this is 1
 
 ODD = "({0} % {1} != 0) + ({0} % {2} != 0) + ({0} % {3} != 0)"
 
