@@ -74,7 +74,7 @@ TABLE = [
     ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
     ("wgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large"),
-    ("wgrad", "H200", "float64", "nchw", (16, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_sliding"),
+    ("wgrad", "H200", "float64", "nchw", (256, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
     ("wgrad", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "wgrad_rows"),
     ("wgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
