@@ -7,8 +7,9 @@ direction and layout. Every tree of it asks DEPTH questions about the FEATURES b
 to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
 
 The trees are grown one after the other (gradient boosting): the sums are fitted as logits to a softmax of what choosing
-each kernel loses against the fastest of all and of torch, and most of all by being slower than torch; and, in part, so
-that a kernel drawn by them loses little: the less is sure, the more that matters. --check also fits
+each kernel loses against the fastest of all and of torch, and most of all by being slower than torch. A part of what
+is fitted is the mean of that loss over the kernels, weighted by the softmax of the costs: where problems that look the
+same differ, a kernel that never loses much is better than one that often wins. --check also fits
 four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
 measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem. Needs
 numpy, g++ and torch's headers.

@@ -194,10 +194,20 @@ def test_few_taps_of_many_outputs(kernel, stride, dilation, channels, memory_for
         assert_all(x, weight, bias, stride, (1, 0), dilation)
 
 
+def test_strides_whose_square_is_beyond_32_bits(device):
+    """Of one channel, which no kernel of torch computes for us. The inverse of the dilation is large, too."""
+    x = image((1, 1, 1, 400_020), torch.float32, device, torch.contiguous_format)
+    assert_all(x, randn(1, 1, 1, 3, device=device, seed=1), None, (1, 200_003), 0, (1, 3))
+
+
 @memory_formats
-def test_strides_beyond_16_bits(memory_format, device):
-    x = image((1, 2, 1, 80_003), torch.float32, device, memory_format)
-    assert_all(x, randn(2, 1, 1, 3, device=device, seed=1), None, (1, 40_000))
+@pytest.mark.parametrize("size", [(15, 15), (16, 15), (8, 9), (20, 7)])
+def test_gradients_a_few_rows_high(size, memory_format, device):
+    """Tiles of four rows of wgrad_direct cover them with fewer rows than those of seven."""
+    for channels, kernel, dtype in ((16, 3, torch.float16), (17, 3, torch.float32), (16, 5, torch.float32)):
+        x = image((9, channels, *size), dtype, device, memory_format)
+        weight = randn(channels, 1, kernel, kernel, dtype=dtype, device=device, seed=1)
+        assert_all(x, weight, None, 2, kernel // 2)
 
 
 @memory_formats
@@ -262,7 +272,7 @@ def test_small_images(kernel, size, memory_format, device):
     [
         ((8, 272, 1, 200), (1, 15), (0, 7)),  # a thread takes one channel
         ((2, 512, 1, 700), (1, 31), (0, 15)),  # two of 16 bits
-        ((4, 576, 1, 1450), (1, 11), (0, 5)),  # two in float32, and several tiles a block
+        ((17, 578, 1, 1970), (1, 11), (0, 5)),  # two in float32, and two tiles a block
         ((3, 37, 40, 33), (11, 1), (5, 0)),
         ((6, 48, 40, 33), (3, 11), (1, 12)),
         ((4, 96, 56, 56), (1, 11), (0, 5)),

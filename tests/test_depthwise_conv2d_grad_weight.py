@@ -104,7 +104,8 @@ def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
 
 
 # Small images of many channels: on CPUs all rows of one are summed at once, in several tiles of channels, of which the
-# last are no register; the last image is summed row by row. At a stride tiles have few channels.
+# last are no register; the last image is summed row by row. At a stride tiles have few channels, or
+# more where images are many.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(
     ("shape", "kernel", "stride", "padding"),
@@ -116,6 +117,7 @@ def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
         ((2, 64, 12, 13), (1, 3), 1, 0),
         ((9, 520, 8, 9), (3, 3), 2, 1),
         ((9, 500, 9, 9), (5, 4), 2, 0),
+        ((21, 1536, 7, 7), (3, 3), 2, 1),
     ],
 )
 def test_weight_gradients_of_small_images(shape, kernel, stride, padding, dtype, device):

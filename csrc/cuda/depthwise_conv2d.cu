@@ -108,7 +108,7 @@ void run_forward(const char* op, DepthwiseConv2d& conv, Axis y, Axis x, bool fli
     launch(op, out, [&](cudaStream_t stream) { launch_forward(choice.kernel, taken, stream); });
     if (choice.copies_to_planes) copy_strided(op, planes_out, out);
   };
-  Choice choice = known_choice(problem, false, [&] { return choose_forward(problem, current_gpu()); });
+  Choice choice = known_choice(problem, false);
   force(choice, problem);
   if (benchmark_enabled())
     choice = fastest(problem, false, choice, current_gpu(), current_stream(out.get_device_index()), run);
@@ -133,7 +133,7 @@ void run_wgrad(const char* op, DepthwiseConv2d& conv) {
       taken = {as_planes(problem), copy_to_planes(op, conv.in), copy_to_planes(op, conv.out), problem.out};
     launch(op, conv.in, [&](cudaStream_t stream) { launch_wgrad(choice.kernel, taken, stream); });
   };
-  Choice choice = known_choice(problem, true, [&] { return choose_wgrad(problem, current_gpu()); });
+  Choice choice = known_choice(problem, true);
   force(choice, problem);
   if (benchmark_enabled())
     choice = fastest(problem, true, choice, current_gpu(), current_stream(conv.in.get_device_index()), run);

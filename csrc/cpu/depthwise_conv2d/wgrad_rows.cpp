@@ -142,6 +142,7 @@ class WgradKernel {
           case 5: windows(std::integral_constant<int, 5>()); continue;
           case 7: windows(std::integral_constant<int, 7>()); continue;
         }
+      if (outputs.count > 1) fail("depthwise_conv2d: internal error: several rows without a window; please report it");
       const int64_t at_once = taps_at_once<Vec<I::value, A>>(plan_.register_stride);
       for (int64_t t = 0, blocks = ceil_div(plan_.tap_count, at_once); blocks > 0; --blocks) {
         const int64_t count = ceil_div(plan_.tap_count - t, blocks), step = plan_.register_stride;

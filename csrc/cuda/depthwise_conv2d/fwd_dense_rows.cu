@@ -193,7 +193,7 @@ void launch(const ForwardProblem& problem, int64_t threads, cudaStream_t stream)
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   constexpr int kGroup = kAccess / sizeof(T);
-  // Few outputs leave most of a GPU idle: smaller groups in smaller blocks reach more of it.
+  // Few outputs leave most of a GPU idle: smaller blocks, and smaller groups of 16-bit numbers, reach more of it.
   const bool few = outputs(problem) < int64_t(kGroup) * 256 * current_gpu().multiprocessors;
   few ? launch<T, 4>(problem, kThreads / 2, stream) : launch<T, kGroup>(problem, kThreads, stream);
 }

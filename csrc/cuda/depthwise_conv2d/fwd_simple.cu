@@ -1,6 +1,6 @@
 // depthwise_conv2d, forward and dgrad, for few outputs or few taps, of any kernel, stride, dilation and dtype. A thread
-// computes one output, or one of four channels, straight from memory. The time of little work is the latency of
-// dependent loads, and no tile or window is worth its setup.
+// computes one output straight from memory, or, for many outputs of dgrad at a stride, those of four channels. The time
+// of little work is the latency of dependent loads, and no tile or window is worth its setup.
 #include "read_pixels.cuh"
 
 namespace customops::cuda::depthwise {
@@ -31,7 +31,7 @@ struct FirstTap {
   int tap, pixel;
 };
 
-template <bool up>
+template <bool up>  // then `down` is 1: that is dgrad
 __device__ FirstTap first_tap(const SimpleAxis& axis, uint32_t output) {
   if (!up) return {0, int(output) * axis.down - axis.pad};
   uint32_t whole = output + uint32_t(axis.before) * axis.up.divisor - uint32_t(axis.pad);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ F
 #pragma unroll
   for (int v = 0; v < kLanes; ++v) sum[v] = params.bias ? params.bias[channel + v] : acc_t<T>(0);
   // Several taps are loaded before the first product, so that the loads do not wait for each other.
-  constexpr int kAtOnce = kTaps > 0 ? kTaps : (up && kLanes > 1 ? 2 : 4);
+  constexpr int kAtOnce = kTaps > 0 ? kTaps : (kLanes > 1 ? 2 : 4);
   int y = first_y.pixel;
 #pragma unroll(kTaps > 0 ? kTaps : 1)
   for (int ky = first_y.tap; ky < taps_y; ky += step_y, y += hop_y) {
@@ -133,7 +133,7 @@ template <class T, int kTaps, bool up>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   constexpr int64_t kFull = 1 << 18;  // outputs that keep a GPU busy with four channels a thread
   if (!problem.channels_last) return launch<T, kTaps, up, false, 1>(problem, stream);
-  if constexpr (kTaps == 0 && sizeof(T) < 8)
+  if constexpr (up && sizeof(T) < 8)
     if (outputs(problem) >= kFull && has_channel_vectors(problem, 4))
       return launch<T, kTaps, up, true, 4>(problem, stream);
   launch<T, kTaps, up, true, 1>(problem, stream);

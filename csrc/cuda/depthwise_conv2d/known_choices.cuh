@@ -4,6 +4,7 @@
 #include <array>
 
 #include "choose.h"
+#include "problem.cuh"
 
 namespace customops::cuda::depthwise {
 
@@ -41,10 +42,9 @@ inline ProblemKey key_of(const Problem& problem, bool wgrad) {
           problem.bias};
 }
 
-// choose(), or what it returned for the same problem. Each thread knows the choices of some problems; another one that
-// falls into the same place is forgotten.
-template <class Choose>
-Choice known_choice(const Problem& problem, bool wgrad, const Choose& choose) {
+// What choose.h says about a problem. Each thread knows the choices of some problems; another one that falls into the
+// same place is forgotten.
+inline Choice known_choice(const Problem& problem, bool wgrad) {
   struct Known {
     ProblemKey key;
     Choice choice;
@@ -56,7 +56,8 @@ Choice known_choice(const Problem& problem, bool wgrad, const Choose& choose) {
   uint64_t hash = 0;
   for (const int64_t value : key) hash = (hash ^ uint64_t(value)) * 0x9E3779B97F4A7C15;  // 2^64 by the golden ratio
   Known& known = places[hash >> (64 - kLogPlaces)];
-  if (!known.filled || known.key != key) known = {key, choose(), true};
+  if (!known.filled || known.key != key)
+    known = {key, wgrad ? choose_wgrad(problem, current_gpu()) : choose_forward(problem, current_gpu()), true};
   return known.choice;
 }
 

@@ -60,9 +60,10 @@ inline TilesPlan plan_tiles_of(const Problem& problem, int vector, int64_t multi
   return {};
 }
 
-// Where threads of two channels fill a GPU, which they do later for float32, they share what they read; where they do
-// not, the time is a thread's latency. Blocks with fewer threads than half, because shared memory has no room for wide
-// windows of so many channels, were slower than those of launch_vectors, and so were a few channels of large images.
+// Two channels a thread, which share what it reads, where outputs are many; one where they are few, because the time is
+// a thread's latency then. What is many, and from how many threads a block pays beside launch_vectors (shared memory
+// has no room for wide windows of many channels), was measured on an H200; so was that few channels of many outputs are
+// slower.
 inline TilesPlan plan_tiles(const Problem& problem, int64_t multiprocessors) {
   const bool along_x = problem.x.taps > 1, both = along_x && problem.y.taps > 1;
   const Axis& slide = along_x ? problem.x : problem.y;
