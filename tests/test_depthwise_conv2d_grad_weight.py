@@ -103,6 +103,48 @@ def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
     assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, groups=shape[1]))
 
 
+@memory_formats
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((3, 9, 42, 28), (4, 4), 2, (2, 2), 1),
+        ((2, 6, 60, 67), (7, 1), 2, (3, 0), 1),  # two channels a thread
+        ((3, 9, 37, 68), (1, 5), 3, (0, 2), 2),
+        ((3, 33, 25, 58), (4, 4), 2, (2, 2), 2),  # clusters of 4, not of 8
+        ((1, 53, 52, 56), (4, 4), 2, (1, 1), 1),
+    ],
+)
+def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, dilation, dtype, memory_format, device):
+    """What the first block of several adds up: the same bits each time, and infinities in the taps that meet them alone."""
+    channels, last = shape[1], memory_format == torch.channels_last
+    numbers = (stride, stride, *padding, dilation, dilation)
+    if device == "cuda" and last:
+        problem = [*shape, *kernel, stride, stride, *[p for p in padding for _ in range(2)], dilation, dilation, last]
+        chosen = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, str(dtype).removeprefix("torch."))
+        assert chosen.startswith("wgrad_sliding:")
+    x = image(shape, dtype, device, memory_format)
+    out = F.conv2d(x[:1, :1].cpu().double(), torch.ones(1, 1, *kernel).double(), None, stride, padding, dilation).shape
+    grad = image((*shape[:2], *out[2:]), dtype, device, memory_format, seed=3)
+
+    def exact(x, grad):
+        size = (channels, 1, *kernel)
+        return torch.nn.grad.conv2d_weight(
+            x.double().cpu(), size, grad.double().cpu(), stride, padding, dilation, channels
+        )
+
+    first = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers)
+    assert_close(first, exact(x, grad))
+    for _ in range(3):
+        assert torch.equal(ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers), first)
+    grad[0, 1, 0, 0], x[-1, 3, -1, -1] = float("inf"), float("nan")
+    bad = exact(~x.isfinite(), torch.ones_like(grad)) + exact(torch.ones_like(x), ~grad.isfinite()) > 0
+    assert 0 < bad[1].sum() < kernel[0] * kernel[1]
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers).cpu()
+    assert torch.equal(actual.isfinite(), ~bad)
+    assert_close(actual[~bad], exact(*(t.masked_fill(~t.isfinite(), 0) for t in (x, grad)))[~bad])
+
+
 # Small images of many channels: on CPUs all rows of one are summed at once, in several tiles of channels, of which the
 # last are no register; the last image is summed row by row. At a stride tiles have few channels, or
 # more where images are many.

@@ -136,6 +136,58 @@ void launch_kernel(Kernel name, int64_t x, int64_t y, int64_t threads, int64_t s
   kernel<<<dim3(unsigned(x), unsigned(y)), unsigned(threads), shared_bytes, stream>>>(params);
 }
 
+// The blocks of a grid's column are one cluster of at most 8, from sm_90 on: they run at the same time, and write into
+// each other's shared memory.
+template <auto kernel, class Params>
+void launch_clusters(Kernel name, int64_t x, int64_t y, int64_t threads, int64_t shared_bytes, const Params& params,
+                     cudaStream_t stream) {
+  if (!allow_shared<kernel>(shared_bytes)) fail_choice(name);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = 1, cluster.val.clusterDim.y = unsigned(y), cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(unsigned(x), unsigned(y)), config.blockDim = dim3(unsigned(threads));
+  config.dynamicSmemBytes = size_t(shared_bytes), config.stream = stream;
+  config.attrs = &cluster, config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, kernel, params);
+}
+
+// A barrier of a cluster. No thread may write to another block before a first one: that block may not have started.
+__device__ inline void arrive_in_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+// Writes a value to where `at` is in the shared memory of another block of the cluster.
+template <class A>
+__device__ void store_in_cluster(A* at, unsigned block, A value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(block));
+  if constexpr (sizeof(A) == 4)
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+  else
+    asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(there), "d"(value) : "memory");
+#endif
+}
+
+// Lets the next kernel start early: once all blocks of this one have started. It has to wait for their results.
+__device__ inline void start_next_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_last_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
 template <class T>
 Tensor partial_sums(const WgradProblem& problem, int64_t splits) {
@@ -147,6 +199,7 @@ Tensor partial_sums(const WgradProblem& problem, int64_t splits) {
 template <class O, class A>
 __global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out, int64_t n, int splits, int log_sums) {
   constexpr int kAtOnce = 8;  // loads that a thread waits for together: none of them is behind a branch
+  wait_for_last_kernel();
   __shared__ A sums[kThreads];
   const int a_block = 1 << log_sums, step = kThreads >> log_sums;
   const int64_t i = (int64_t(blockIdx.x) << log_sums) + (threadIdx.x & (a_block - 1)), from = min(i, n - 1);
@@ -168,14 +221,31 @@ __global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out,
   if (int(threadIdx.x) < a_block && i < n) out[i] = narrow<O>(sum);
 }
 
+// Whether a kernel can start before the last one of its stream ends: in CUDA graphs since CUDA 12.3.
+inline bool may_start_early() {
+  static const int version = [] {
+    int known = 0;
+    cudaDriverGetVersion(&known);
+    return known;
+  }();
+  return version >= 12030 && current_gpu().capability >= 90;
+}
+
 template <class T>
-void launch_add_splits(const WgradProblem& problem, const Tensor& partial, int64_t splits, cudaStream_t stream) {
+void launch_add_splits(const WgradProblem& problem, const Tensor& partial, int64_t splits, cudaStream_t stream,
+                       bool early = false) {
   const int64_t n = problem.channels * problem.taps();
   int log_sums = 8;  // kThreads sums, unless a thread would add up more than 8 splits
   while (log_sums > 3 && (splits << log_sums) > 8 * kThreads) --log_sums;
   const auto launch = [&](auto* out) {
-    add_splits<<<blocks(n, 1 << log_sums), kThreads, 0, stream>>>(static_cast<const acc_t<T>*>(partial.data_ptr()), out,
-                                                                  n, int(splits), log_sums);
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = blocks(n, 1 << log_sums), config.blockDim = kThreads, config.stream = stream;
+    config.attrs = &overlap, config.numAttrs = early && may_start_early() ? 1 : 0;
+    cudaLaunchKernelEx(&config, add_splits<std::remove_pointer_t<decltype(out)>, acc_t<T>>,
+                       static_cast<const acc_t<T>*>(partial.data_ptr()), out, n, int(splits), log_sums);
   };
   if constexpr (sizeof(T) == 2)
     if (problem.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(problem.out.data_ptr()));
@@ -208,8 +278,9 @@ class WgradPartialSums {
                problem.out.scalar_type() == ScalarType::Float};
   }
   WgradResult<T> result() const { return result_; }
-  void finish(const WgradProblem& problem, cudaStream_t stream) const {
-    if (splits_ > 1) launch_add_splits<T>(problem, partial_, splits_, stream);
+  // early: the kernel before has start_next_kernel.
+  void finish(const WgradProblem& problem, cudaStream_t stream, bool early = false) const {
+    if (splits_ > 1) launch_add_splits<T>(problem, partial_, splits_, stream, early);
   }
 
  private:

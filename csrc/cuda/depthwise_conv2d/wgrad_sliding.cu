@@ -3,7 +3,8 @@
 // (sliding.cuh): each input that it reads is multiplied with kTaps gradients, and each gradient with kTaps * kRows
 // inputs. Neighbouring threads take neighbouring columns of contiguous images, which slide along y unless they are
 // flat, or neighbouring channels of channels_last images, which slide along x. The sums of a block are added in shared
-// memory, those of all blocks by a second kernel (split_batch.cuh), in an order that depends on shapes alone.
+// memory, those of all blocks by the first block of a cluster or by a second kernel (split_batch.cuh), in an order that
+// depends on shapes alone, and on whether the GPU has clusters.
 // Zeros times infinity are NaN: a thread's sum that is not finite is computed again, without what lies outside the
 // images.
 #include <cmath>
@@ -21,6 +22,31 @@ constexpr int kBlock = 256;
 template <class T>
 constexpr int kMostThreads = sizeof(T) == 8 ? kBlock : 2 * kBlock;
 
+// Blocks of the most threads that a multiprocessor has room for: no more than fit without spilling registers. Most of
+// these kernels have 80 or fewer. With more there is room for two blocks of kBlock threads in place of three: a version
+// of which some kernels had more took up to 1.7 times as long.
+template <class T, class Int, int kSums, bool kChannelsLast>
+constexpr int blocks_at_once() {
+  if (sizeof(Int) == 8 || (sizeof(T) == 8 && kSums > 4)) return 1;
+  const bool few_registers = std::is_same_v<T, c10::Half> && kSums <= 4;
+  if (kChannelsLast) return few_registers ? 2 : 1;
+  return few_registers ? 4 : 3;
+}
+
+// What counts units.
+template <class Int>
+using Count = std::conditional_t<sizeof(Int) == 4, uint32_t, int64_t>;
+
+// `of` things dealt out to `parts` parts: how many are in each.
+template <class Int>
+struct Parts {
+  Int each, rest;
+
+  Parts() = default;
+  Parts(Int of, Int parts) : each(of / parts), rest(of % parts) {}
+  __device__ Int of_part(Int i) const { return each + (i < rest ? 1 : 0); }
+};
+
 // slide: the axis along which a thread walks; cross: the other one; both of the forward pass.
 template <class T, class Int>
 struct WgradSlidingParams {
@@ -30,12 +56,16 @@ struct WgradSlidingParams {
   int64_t channels, taps, in_image, out_image;
   Int in_slide, in_cross, out_slide, out_cross;  // elements from one pixel to the next
   int64_t weight_slide, weight_cross;
-  int64_t units, units_a_split;  // a unit: the walk of one thread
-  Int walk, walks;               // outputs of a walk; walks along one line of outputs of one residue
-  bool cross_first;              // units count the other axis first
-  int chunks_of_class, row_groups;
-  Divider<uint32_t> chunk, chunks, groups;
-  int members;
+  Count<Int> units, units_a_split;  // a unit: the walk of one thread
+  Int walk;                         // outputs of a walk
+  // Walks along one line of outputs of one residue; residues that have outputs; lines. Nothing divides before a
+  // thread's first load: in a small problem all threads wait for that at once.
+  Divider<Count<Int>> walks, residues, lines;
+  Parts<Int> class_taps, residue_outputs;
+  bool cross_first;  // units count the other axis first
+  Divider<uint32_t> chunks_of_class, row_groups, chunk, groups, width, sums;
+  int members, parts;  // threads with a channel in common; parts in which their sums are added
+  bool cluster;        // the blocks of a grid's column are one
 };
 
 // Widens n pixels of each row into the window, from its pixel kFirst on.
@@ -66,16 +96,15 @@ __device__ __forceinline__ void add_gradients(const Access<T, kVector> (&gradien
           for (int v = 0; v < kVector; ++v) sum[row][j][v] += widen(part<T>(gradient[k], v)) * window[row][k + j][v];
 }
 
-// Adds the walk over `walk` outputs of one residue along one line. A step issues all its loads before it waits for the
-// first; with one tap it takes four outputs, or each would wait for its own.
+// Adds the walk over `outputs` outputs of one residue along one line. A step issues all its loads before it waits for
+// the first; with one tap it takes four outputs, or each would wait for its own.
 template <int kTaps, int kRows, int kVector, class T, class Int, class A>
 __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* const (&rows)[kRows], const T* grad,
-                         Int first_in, Int first_out, Int walk, A (&sum)[kRows][kTaps][kVector]) {
+                         Int first_in, Int first_out, Int outputs, A (&sum)[kRows][kTaps][kVector]) {
   constexpr int kCarried = kTaps - 1, kStep = kTaps == 1 ? 4 : kTaps;
   using Pixel = Access<T, kVector>;
   using Unsigned = std::make_unsigned_t<Int>;
   const SlidingAxis<Int>& a = params.slide;
-  const Int outputs = min(walk, first_out < a.out ? (a.out - 1 - first_out) / a.spacing + 1 : 0);
   A window[kRows][kCarried + kStep][kVector];
   Unsigned at = Unsigned(first_in), offset = at * Unsigned(params.in_slide);
   const Unsigned hop = Unsigned(a.input_step) * Unsigned(params.in_slide);
@@ -123,21 +152,13 @@ struct WalkStart {
 };
 
 template <bool kChannelsLast, class T, class Int>
-__device__ WalkStart<T, Int> start_of(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel) {
-  const SlidingAxis<Int>&a = params.slide, &b = params.cross;
-  const auto next = [&](Int size) {
-    const int64_t whole = unit;
-    if (whole < kMaxIndex && size < kMaxIndex)
-      unit = uint32_t(whole) / uint32_t(size);
-    else
-      unit /= size;
-    return Int(whole - unit * size);
-  };
-  Int cross = 0, walk = 0, residue = 0;
-  if (params.cross_first) cross = next(b.out);
-  walk = next(params.walks), residue = next(a.spacing);
-  if (!params.cross_first) cross = next(b.out);
-  const int64_t image = kChannelsLast ? unit : unit * params.channels + channel;
+__device__ WalkStart<T, Int> start_of(const WgradSlidingParams<T, Int>& params, Count<Int> unit, int64_t channel) {
+  const bool cross_first = !kChannelsLast && params.cross_first;
+  Int cross = 0;
+  if (cross_first) cross = Int(params.lines.divmod(unit));
+  const Int walk = Int(params.walks.divmod(unit)), residue = Int(params.residues.divmod(unit));
+  if (!cross_first) cross = Int(params.lines.divmod(unit));
+  const int64_t image = kChannelsLast ? int64_t(unit) : int64_t(unit) * params.channels + channel;
   const int64_t inside = kChannelsLast ? channel : 0;
   return {params.in + image * params.in_image + inside,
           params.grad + image * params.out_image + inside + cross * params.out_cross, cross, residue,
@@ -145,7 +166,7 @@ __device__ WalkStart<T, Int> start_of(const WgradSlidingParams<T, Int>& params, 
 }
 
 template <int kTaps, int kRows, int kVector, bool kChannelsLast, class T, class Int, class A>
-__device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit, int64_t channel,
+__device__ void add_unit(const WgradSlidingParams<T, Int>& params, Count<Int> unit, int64_t channel,
                          const TapClass<Int>& taps, Int first_tap, Int first_row, A (&sum)[kRows][kTaps][kVector]) {
   const SlidingAxis<Int>&a = params.slide, &b = params.cross;
   const WalkStart<T, Int> start = start_of<kChannelsLast>(params, unit, channel);
@@ -157,16 +178,17 @@ __device__ void add_unit(const WgradSlidingParams<T, Int>& params, int64_t unit,
   }
   add_walk<kTaps, kRows, kVector>(params, rows, start.grad,
                                   taps.start + start.residue * a.down + a.input_step * (start.first + first_tap),
-                                  start.residue + a.spacing * start.first, params.walk, sum);
+                                  start.residue + a.spacing * start.first,
+                                  min(params.walk, params.residue_outputs.of_part(start.residue) - start.first), sum);
 }
 
 // One sum of a thread, in the order of add_unit: slow, and exact where there are infinities.
 template <bool kChannelsLast, class T, class Int>
-__device__ __noinline__ acc_t<T> sum_again(const WgradSlidingParams<T, Int>& params, int64_t begin, int64_t end,
+__device__ __noinline__ acc_t<T> sum_again(const WgradSlidingParams<T, Int>& params, Count<Int> begin, Count<Int> end,
                                            int64_t channel, const TapClass<Int>& taps, Int tap, Int row) {
   const SlidingAxis<Int>&a = params.slide, &b = params.cross;
   acc_t<T> sum = 0;
-  for (int64_t unit = begin; unit < end; unit += params.members) {
+  for (Count<Int> unit = begin; unit < end; unit += params.members) {
     const WalkStart<T, Int> start = start_of<kChannelsLast>(params, unit, channel);
     const Int line = start.cross * b.down - b.pad + row * b.dilation;
     if (line < 0 || line >= b.in) continue;
@@ -181,41 +203,92 @@ __device__ __noinline__ acc_t<T> sum_again(const WgradSlidingParams<T, Int>& par
   return sum;
 }
 
+// The sums of the threads with a channel in common, which lie as (sums, members, channels) in shared memory, added up
+// in a fixed order: write(i, channel of the block, total). With many members, threads add parts of them first.
+template <int kSums, class Params, class A, class Write>
+__device__ void add_members(const Params& params, A* sums, const Write& write) {
+  const int width = int(params.width.divisor), members = params.members;
+  const auto add = [&](uint32_t k, int first, int step, int end, const auto& use) {
+    uint32_t i = k;
+    const int c = int(params.width.divmod(i));
+    A* const at = sums + int(i) * members * width + c;
+    A total = 0;
+#pragma unroll 8
+    for (int m = first; m < end; m += step) total += at[m * width];
+    use(int(i), c, at, total);
+  };
+  const int parts = params.parts;
+  if (parts > 1) {
+    uint32_t part = threadIdx.x;
+    const uint32_t k = params.sums.divmod(part);
+    if (int(part) < parts)
+      add(k, int(part), parts, members, [&](int, int, A* at, A total) { at[int(part) * width] = total; });
+    __syncthreads();
+  }
+  for (uint32_t k = threadIdx.x; k < kSums * width; k += blockDim.x)
+    add(k, 0, 1, parts > 1 ? parts : members, [&](int i, int c, A*, A total) { write(i, c, total); });
+}
+
+// The same where neighbouring threads are members of one channel: a warp's sums first, then those of all warps.
+template <int kSums, class A, class Write>
+__device__ void add_warps(A (&sum)[kSums], A* sums, const Write& write) {
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sum[i] += __shfl_xor_sync(0xffffffff, sum[i], distance);
+  const int warps = int(blockDim.x) / kWarp, warp = threadIdx.x / kWarp;
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0)
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i * warps + warp] = sum[i];
+  __syncthreads();
+  if (const int i = threadIdx.x; i < kSums) {
+    A total = 0;
+    for (int m = 0; m < warps; ++m) total += sums[i * warps + m];
+    write(i, 0, total);
+  }
+}
+
 // blockIdx.x: a group of taps and a chunk of channels; blockIdx.y: a split of the units.
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
-__global__ void __launch_bounds__(kMostThreads<T>, 1)
+__global__ void __launch_bounds__(kChannelsLast ? kMostThreads<T> : kBlock,
+                                  (blocks_at_once<T, Int, kTaps * kRows, kChannelsLast>()))
     wgrad_sliding(const __grid_constant__ WgradSlidingParams<T, Int> params) {
   using A = acc_t<T>;
   constexpr int kSums = kTaps * kRows;
+  start_next_kernel();
+  if constexpr (kChannelsLast)
+    if (params.cluster) arrive_in_cluster();
   extern __shared__ __align__(kAccess) char shared[];
   A* const sums = reinterpret_cast<A*>(shared);
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int group = int(params.groups.divmod(rest));
+  uint32_t group = params.groups.divmod(rest);
   const int64_t first_channel = int64_t(rest) * params.chunk.divisor * kVector;
   const int lane = int(params.chunk.divmod(member));
   const int64_t channel = first_channel + lane * kVector;
-  const Int chunk_of_class = Int(group % params.chunks_of_class), line = Int(group / params.chunks_of_class);
-  const Int first_row = line % params.row_groups * kRows, first_tap = chunk_of_class * kTaps;
-  const TapClass<Int> taps = class_of(params.slide, Int(line / params.row_groups));
+  const Int first_tap = Int(params.chunks_of_class.divmod(group)) * kTaps;
+  const Int first_row = Int(params.row_groups.divmod(group)) * kRows, number = Int(group);
+  const TapClass<Int> taps{number, params.class_taps.of_part(number),
+                           number * params.slide.dilation - params.slide.pad};
   A sum[kRows][kTaps][kVector] = {};
-  const int64_t begin = int64_t(blockIdx.y) * params.units_a_split,
-                end = min(params.units, begin + params.units_a_split);
+  const Count<Int> begin = Count<Int>(blockIdx.y) * params.units_a_split,
+                   end = min(params.units, begin + params.units_a_split);
   if (channel < params.channels && int(member) < params.members && first_tap < taps.count)
 #pragma unroll 1
-    for (int64_t unit = begin + member; unit < end; unit += params.members)
+    for (Count<Int> unit = begin + member; unit < end; unit += params.members)
       add_unit<kTaps, kRows, kVector, kChannelsLast>(params, unit, channel, taps, first_tap, first_row, sum);
-  // Sums lie as (taps, members, channels) in shared memory, and are added up in a fixed order.
-  const int width = int(params.chunk.divisor) * kVector, members = params.members;
-  if (int(member) < members) {
-    A* const own = sums + int(member) * width + lane * kVector;
-    bool finite = true;
+  const int width = int(params.width.divisor), members = params.members;
+  bool finite = true;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i)
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) finite &= isfinite(sum[i / kTaps][i % kTaps][v]);
+  A* const own = sums + int(member) * width + lane * kVector;
+  if (int(member) < members && (kChannelsLast || !finite)) {
 #pragma unroll
     for (int i = 0; i < kSums; ++i)
 #pragma unroll
-      for (int v = 0; v < kVector; ++v) {
-        const A value = sum[i / kTaps][i % kTaps][v];
-        own[i * members * width + v] = value, finite &= isfinite(value);
-      }
+      for (int v = 0; v < kVector; ++v) own[i * members * width + v] = sum[i / kTaps][i % kTaps][v];
 #pragma unroll 1
     for (int i = finite ? kSums * kVector : 0; i < kSums * kVector; ++i) {
       A& value = own[i / kVector * members * width + i % kVector];
@@ -224,7 +297,6 @@ __global__ void __launch_bounds__(kMostThreads<T>, 1)
         value = sum_again<kChannelsLast>(params, begin + member, end, channel + i % kVector, taps, tap, row);
     }
   }
-  __syncthreads();
   const auto write = [&](int i, int c, A total) {
     const Int row = first_row + i / kTaps, tap = first_tap + i % kTaps;
     if (row >= params.cross.taps || tap >= taps.count || first_channel + c >= params.channels) return;
@@ -233,28 +305,37 @@ __global__ void __launch_bounds__(kMostThreads<T>, 1)
     const int64_t to = (first_channel + c) * params.taps + k;
     params.result.write(blockIdx.y, params.channels * params.taps, to, total);
   };
-  // Most of these kernels have 80 registers or fewer. With more, a multiprocessor has room for two blocks in place of
-  // three: a version of this part with which they had some more took up to 1.7 times as long.
-  if (width == 1) {  // a warp a sum
-#pragma unroll 3
-    for (int i = threadIdx.x / kWarp; i < kSums; i += int(blockDim.x) / kWarp) {
-      A total = 0;
-      for (int m = threadIdx.x % kWarp; m < members; m += kWarp) total += sums[i * members + m];
+  if constexpr (!kChannelsLast) {
+    A(&all)[kSums] = reinterpret_cast<A(&)[kSums]>(sum);
+    if (!finite)
 #pragma unroll
-      for (int distance = kWarp / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffff, total, distance);
-      if (threadIdx.x % kWarp == 0) write(i, 0, total);
-    }
+      for (int i = 0; i < kSums; ++i) all[i] = own[i * members];
+    add_warps(all, sums, write);
   } else {
-    for (int k = threadIdx.x; k < kSums * width; k += int(blockDim.x)) {
-      const int i = k / width, c = k - i * width;
+    __syncthreads();
+    if (!params.cluster) return add_members<kSums>(params, sums, write);
+    // The first block of a cluster adds up the others' totals, which they write into its shared memory.
+    A* const totals = sums + kSums * members * width;
+    wait_for_cluster();
+    add_members<kSums>(params, sums, [&](int i, int c, A total) {
+      store_in_cluster(totals + (int(blockIdx.y) * kSums + i) * width + c, 0, total);
+    });
+    arrive_in_cluster();
+    if (blockIdx.y > 0) return;
+    wait_for_cluster();
+    for (uint32_t k = threadIdx.x; k < kSums * width; k += blockDim.x) {
+      uint32_t i = k;
+      const int c = int(params.width.divmod(i));
       A total = 0;
-#pragma unroll 8
-      for (int m = 0; m < members; ++m) total += sums[(i * members + m) * width + c];
-      write(i, c, total);
+#pragma unroll 4
+      for (int block = 0; block < int(gridDim.y); ++block) total += totals[block * kSums * width + k];
+      write(int(i), c, total);
     }
   }
 }
 
+// Members whose sums a thread adds up with one wait for memory.
+constexpr int64_t kAddedAtOnce = 8;
 // Outputs of a walk, at most: long enough that what a walk reads before its first sum costs little.
 constexpr int64_t kWalk = 24;
 // Threads that fill a GPU, about, as measured on an H200; fixed, so that results depend on shapes alone.
@@ -266,38 +347,44 @@ inline int64_t walks_of_line(int64_t outputs, int64_t taps, double wanted) {
   return std::clamp(int64_t(std::ceil(wanted)), least, most);
 }
 
-// How the units of a channel are divided: walks of a line, vectors of channels and threads of a block, and whether a
-// block takes all units of its channels: then no second kernel is needed.
+// How the units of a channel are divided: walks of a line, vectors of channels and threads of a block, and how many
+// blocks, of one cluster, take all units of their channels: then no second kernel is needed. 0 if more do.
 struct UnitPlan {
-  int64_t walks, vectors, threads;
-  bool one_block;
+  int64_t walks, vectors, threads, blocks;
 };
 
 // What plan_units has to know: lines of a channel; outputs of a line, of one residue; outputs of a walk's step; groups
-// of taps; vectors of channels, and the bytes of one.
+// of taps; vectors of channels, and the bytes of one; whether the GPU has clusters of blocks.
 struct Units {
   int64_t lines, outputs, taps, step, groups, vectors, vector_bytes, most_threads;
+  bool clusters;
 };
 
 // Threads that take several units, one after the other, where few blocks have all units of their channels. A step takes
 // as long as memory's latency; with more than kMostSteps, or more blocks than an H200 has multiprocessors, a second
-// kernel was faster there. Both are fixed, so that results depend on shapes alone. Chunks of less than a sector of
-// memory are read twice, but from the cache.
-inline std::optional<UnitPlan> plan_long_units(const Units& units) {
-  constexpr int64_t kMostSteps = 6, kMultiprocessors = 132;
-  for (const int64_t bytes : {kSector, kSector / 2}) {
-    const int64_t vectors = bytes / units.vector_bytes, members = units.most_threads / vectors;
-    if (units.groups * ceil_div(units.vectors, vectors) > kMultiprocessors) break;
-    const int64_t most_walks = std::min(ceil_div(units.outputs, units.taps), members * kMostSteps / units.lines);
-    int64_t least = kMostSteps + 1, walks = 0;
-    for (int64_t n = ceil_div(units.outputs, (kMostSteps - 1) * units.step); n <= most_walks; ++n) {
-      const int64_t walk = ceil_div(units.outputs, n), rounds = ceil_div(units.lines * n, members);
-      const int64_t steps = rounds * (1 + ceil_div(walk, units.step));  // one to fill the window
-      if (steps < least) least = steps, walks = n;
+// kernel was faster there. Where a cluster of 8 or 4 blocks takes two steps less than one, that is faster, but not on
+// more than kMostInClusters multiprocessors: clusters have to lie within a part of the GPU. All are fixed, so that
+// results depend on shapes alone, and on whether a GPU has clusters. Chunks of less than a sector of memory are read
+// twice, but from the cache. None if no plan takes fewer than `steps`.
+inline std::optional<UnitPlan> plan_long_units(const Units& units, int64_t steps) {
+  constexpr int64_t kMostSteps = 6, kMultiprocessors = 132, kMostInClusters = 112;
+  std::optional<UnitPlan> best;
+  for (const int64_t blocks : {1, 8, 4}) {
+    if (blocks > 1 && (!units.clusters || steps == kMaxIndex)) break;
+    for (const int64_t bytes : {kSector, kSector / 2}) {
+      const int64_t vectors = bytes / units.vector_bytes, members = units.most_threads / vectors * blocks;
+      const int64_t all_blocks = units.groups * ceil_div(units.vectors, vectors) * blocks;
+      if (all_blocks > (blocks > 1 ? kMostInClusters : kMultiprocessors)) break;
+      const int64_t most_walks = std::min(ceil_div(units.outputs, units.taps), members * kMostSteps / units.lines);
+      for (int64_t n = ceil_div(units.outputs, (kMostSteps - 1) * units.step); n <= most_walks; ++n) {
+        const int64_t walk = ceil_div(units.outputs, n), rounds = ceil_div(units.lines * n, members);
+        const int64_t each = rounds * (1 + ceil_div(walk, units.step));  // one to fill the window
+        const int64_t all = each + (blocks > 1 ? 1 : 0);
+        if (each <= kMostSteps && all < steps) steps = all, best = UnitPlan{n, vectors, units.most_threads, blocks};
+      }
     }
-    if (walks > 0) return UnitPlan{walks, vectors, units.most_threads, true};
   }
-  return std::nullopt;
+  return best;
 }
 
 // Of channels_last images. A block takes 32 vectors of channels, or fewer where every unit then has a thread of one
@@ -309,17 +396,21 @@ inline UnitPlan plan_units(const Units& units) {
       most > 0 && ceil_div(units.outputs, most) <= kWalk)
     walks = std::min(walks, most);
   for (int64_t vectors = kWarp;; vectors /= 2) {
-    if (units.lines * walks <= kBlock / vectors) return {walks, vectors, kBlock, true};
+    if (units.lines * walks <= kBlock / vectors) {
+      const UnitPlan plan{walks, vectors, kBlock, 1};
+      if (!units.clusters) return plan;
+      const int64_t walk = ceil_div(units.outputs, walks);
+      return plan_long_units(units, 1 + ceil_div(walk, units.step)).value_or(plan);
+    }
     if (vectors * units.vector_bytes <= kSector) break;
   }
-  return plan_long_units(units).value_or(UnitPlan{walks, kWarp, kBlock, false});
+  return plan_long_units(units, kMaxIndex).value_or(UnitPlan{walks, kWarp, kBlock, 0});
 }
 
-template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
-void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
-  const int64_t pixel = kChannelsLast ? problem.channels : 1;
+template <class T, class Int>
+void set_images(const WgradProblem& problem, bool along_x, WgradSlidingParams<T, Int>& params) {
+  const int64_t pixel = problem.channels_last ? problem.channels : 1;
   const Axis &y = problem.y, &x = problem.x;
-  WgradSlidingParams<T, Int> params{};
   params.in = static_cast<const T*>(problem.in.data_ptr()),
   params.grad = static_cast<const T*>(problem.grad.data_ptr());
   params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
@@ -330,42 +421,59 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   (along_x ? params.out_cross : params.out_slide) *= Int(x.out);
   params.cross_first = !along_x;
   params.weight_slide = along_x ? 1 : x.taps, params.weight_cross = along_x ? x.taps : 1;
+}
 
+template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
+void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
+  WgradSlidingParams<T, Int> params{};
+  set_images(problem, along_x, params);
   const SlidingAxis<Int>& a = params.slide;
   const int64_t residue_outputs = ceil_div(int64_t(a.out), int64_t(a.spacing));
-  params.chunks_of_class = int(ceil_div(ceil_div(int64_t(a.taps), int64_t(a.tap_step)), kTaps));
-  params.row_groups = int(ceil_div(int64_t(params.cross.taps), kRows));
-  const int64_t groups = int64_t(a.classes) * params.row_groups * params.chunks_of_class;
+  const int64_t chunks_of_class = ceil_div(ceil_div(int64_t(a.taps), int64_t(a.tap_step)), kTaps);
+  const int64_t row_groups = ceil_div(int64_t(params.cross.taps), kRows);
+  const int64_t groups = int64_t(a.classes) * row_groups * chunks_of_class;
   const int64_t vectors = kChannelsLast ? problem.channels / kVector : problem.channels;
-  const int64_t lines = problem.batch * int64_t(params.cross.out) * int64_t(a.spacing);  // of a channel
+  const int64_t residues = std::min(a.spacing, a.out);
+  const int64_t lines = problem.batch * int64_t(params.cross.out) * residues;  // of a channel
   const UnitPlan plan = [&]() -> UnitPlan {
     if constexpr (kChannelsLast)
       return plan_units({lines, residue_outputs, kTaps, kTaps == 1 ? 4 : kTaps, groups, vectors,
-                         kVector * int64_t(sizeof(T)), kMostThreads<T>});
+                         kVector * int64_t(sizeof(T)), kMostThreads<T>, current_gpu().capability >= 90});
     const double wanted = kWantedPlaneThreads / double(lines) / double(vectors * groups);
-    return {walks_of_line(residue_outputs, kTaps, wanted), 1, kBlock, false};
+    return {walks_of_line(residue_outputs, kTaps, wanted), 1, kBlock, 0};
   }();
-  params.walks = Int(plan.walks), params.walk = Int(ceil_div(residue_outputs, plan.walks));
-  params.units = lines * plan.walks;
+  params.walk = Int(ceil_div(residue_outputs, plan.walks)), params.units = Count<Int>(lines * plan.walks);
+  params.walks = Divider<Count<Int>>(plan.walks), params.residues = Divider<Count<Int>>(residues);
+  params.lines = Divider<Count<Int>>(int64_t(params.cross.out));
+  params.class_taps = Parts<Int>(a.taps, a.tap_step), params.residue_outputs = Parts<Int>(a.out, a.spacing);
+  params.chunks_of_class = Divider<uint32_t>(chunks_of_class), params.row_groups = Divider<uint32_t>(row_groups);
   const int64_t chunk = ceil_div(vectors, ceil_div(vectors, plan.vectors)), chunks = ceil_div(vectors, chunk);
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
   params.members = int(plan.threads / chunk);
   if (groups * chunks >= kMaxIndex)
     fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(),
          " taps are too many for CUDA");
-  const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535);
-  const int64_t fewest = plan.one_block ? params.units : 2 * params.members;  // units of a block
-  params.units_a_split = std::max(ceil_div(params.units, wanted), fewest);
-  const int64_t splits = ceil_div(params.units, params.units_a_split);
+  const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535), all = params.units;
+  const int64_t a_split =
+      plan.blocks > 0 ? ceil_div(all, plan.blocks) : std::max<int64_t>(ceil_div(all, wanted), 2 * params.members);
+  const int64_t splits = plan.blocks > 0 ? plan.blocks : ceil_div(all, a_split), units = std::min(all, a_split);
+  params.units_a_split = Count<Int>(a_split), params.cluster = plan.blocks > 1;
   // No more threads than have a unit, and all of them with about as many.
-  const int64_t units = std::min(params.units, params.units_a_split);
   params.members = int(ceil_div(units, ceil_div(units, params.members)));
-  const WgradPartialSums<T> sums(problem, splits);
+  const int64_t width = chunk * kVector, block_sums = kTaps * kRows * width;
+  const int64_t threads = round_up(params.members * chunk, kWarp);
+  params.width = Divider<uint32_t>(width), params.sums = Divider<uint32_t>(block_sums);
+  params.parts = params.members > 2 * kAddedAtOnce
+                     ? int(std::min(threads / block_sums, ceil_div(params.members, kAddedAtOnce)))
+                     : 1;
+  const WgradPartialSums<T> sums(problem, params.cluster ? 1 : splits);
   params.result = sums.result();
-  const int64_t threads = params.members * chunk, bytes = kTaps * kRows * threads * kVector * int64_t(sizeof(acc_t<T>));
-  launch_kernel<wgrad_sliding<T, Int, kTaps, kRows, kVector, kChannelsLast>>(
-      Kernel::kWgradSliding, groups * chunks, splits, round_up(threads, kWarp), bytes, params, stream);
-  sums.finish(problem, stream);
+  const int64_t bytes = block_sums * (params.members + (params.cluster ? splits : 0)) * int64_t(sizeof(acc_t<T>));
+  constexpr auto kernel = wgrad_sliding<T, Int, kTaps, kRows, kVector, kChannelsLast>;
+  (params.cluster ? launch_clusters<kernel, WgradSlidingParams<T, Int>>
+                  : launch_kernel<kernel, WgradSlidingParams<T, Int>>)(Kernel::kWgradSliding, groups * chunks, splits,
+                                                                       threads, bytes, params, stream);
+  sums.finish(problem, stream, true);
 }
 
 template <class T, class Int, int kVector, bool kChannelsLast>
@@ -382,7 +490,8 @@ void launch_taps(const WgradProblem& problem, cudaStream_t stream) {
 
 template <class T>
 void launch_dtype(const WgradProblem& problem, cudaStream_t stream) {
-  const bool narrow = slides_in_int32(problem.y) && fits_int32(problem.x);
+  const bool narrow = slides_in_int32(problem.y) && fits_int32(problem.x) &&
+                      problem.batch * problem.y.out * problem.x.out < kMaxIndex;  // or 32 bits might not count units
   if (!narrow)
     return problem.channels_last ? launch<T, int64_t, 1, 3, 1, true>(problem, true, stream)
                                  : launch<T, int64_t, 1, 3, 1, false>(problem, false, stream);
