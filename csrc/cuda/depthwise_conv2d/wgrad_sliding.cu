@@ -29,7 +29,7 @@ template <class T, class Int, int kSums, bool kChannelsLast>
 constexpr int blocks_at_once() {
   if (sizeof(Int) == 8 || (sizeof(T) == 8 && kSums > 4)) return 1;
   const bool few_registers = std::is_same_v<T, c10::Half> && kSums <= 4;
-  if (kChannelsLast) return few_registers ? 2 : 1;
+  if (kChannelsLast && sizeof(T) < 8) return few_registers ? 2 : 1;
   return few_registers ? 4 : 3;
 }
 
@@ -108,11 +108,15 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
   A window[kRows][kCarried + kStep][kVector];
   Unsigned at = Unsigned(first_in), offset = at * Unsigned(params.in_slide);
   const Unsigned hop = Unsigned(a.input_step) * Unsigned(params.in_slide);
+  // One comparison a load where a step has sixteen: with two, predicates ran out, and some loads waited for others.
+  Unsigned columns[kRows];
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) columns[row] = rows[row] != nullptr ? Unsigned(a.in) : 0;
   const auto read = [&](Pixel(&pixels)[kRows]) {
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       pixels[row] = Pixel{};
-      if (rows[row] != nullptr && at < Unsigned(a.in))
+      if (kTaps == 1 ? at < columns[row] : rows[row] != nullptr && at < Unsigned(a.in))
         pixels[row] = *reinterpret_cast<const Pixel*>(rows[row] + offset);
     }
     at += Unsigned(a.input_step), offset += hop;
