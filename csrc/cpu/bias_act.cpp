@@ -90,16 +90,33 @@ void elements(const Block<A>& block) {
   });
 }
 
+// Adds n elements from `begin` on to the sums of their channels. Where they hold a channel several times, its terms are
+// added up by themselves first: rounding errors of one long sum grow with its length. A function of its own for each
+// instruction set, which all orders and dtypes of the same arithmetic share.
+template <class I, class A>
+void add_sums(I isa, int64_t channels, int64_t inner, int64_t begin, int64_t n, const A* terms, double* sums) {
+  outline(isa, [=](auto) {
+    const bool several = std::max(channels, inner) <= kBlock && 2 * channels * inner <= kBlock;
+    double part[kBlock / 2];
+    double* const to = several ? part : sums;
+    if (several) std::fill_n(part, channels, 0.);
+    for_runs(channels, inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
+      const A* last = terms + at;
+      if (inner > 1)
+        to[c] += sum(last, run);
+      else
+        for (int64_t i = 0; i < run; ++i) to[c + i] += last[i];
+    });
+    for (int64_t c = 0; several && c < channels; ++c) sums[c] += part[c];
+  });
+}
+
 template <int order, class T, class I>
 void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
   using A = acc_t<T>;
   constexpr bool kWide = std::is_same_v<T, A>;
   constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
   alignas(64) A wide[kInputs][kBlock] = {}, result[kOutputs][kBlock], bias[kBlock] = {};
-  // Where a block holds a channel several times, its terms are added up by themselves first: rounding errors of one
-  // long sum grow with its length.
-  const bool several = sums && std::max(o.channels, o.inner) <= kBlock && 2 * o.channels * o.inner <= kBlock;
-  double part[kBlock / 2];
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
     const A* x[kInputs];
@@ -118,18 +135,7 @@ void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t
           std::fill_n(bias + at, run, o.bias[c]);
       });
     act({o.scalars, x, y, bias, n});
-    if (sums) {
-      double* const to = several ? part : sums;
-      if (several) std::fill_n(part, o.channels, 0.);
-      for_runs(o.channels, o.inner, begin, n, [&](int64_t at, int64_t run, int64_t c) {
-        const A* last = y[kOutputs - 1] + at;
-        if (o.inner > 1)
-          to[c] += sum(last, run);
-        else
-          for (int64_t i = 0; i < run; ++i) to[c + i] += last[i];
-      });
-      for (int64_t c = 0; several && c < o.channels; ++c) sums[c] += part[c];
-    }
+    if (sums) add_sums(isa, o.channels, o.inner, begin, n, y[kOutputs - 1], sums);
     if constexpr (!kWide)
       for (int k = 0; k < kOutputs; ++k) narrow(isa, y[k], o.out[k] + begin, n);
   }

@@ -46,7 +46,7 @@ class RowsKernel {
       for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
         write_row(isa, n, c, q + j, q, r);
     }
-    if (plan_.whole_planes) write_planes<Vec<I::value, A>>(n, c, 0, plan_.y.to * plan_.x.to, plan_.y.to * plan_.x.to);
+    if (plan_.whole_planes) write_planes(isa, n, c, 0, plan_.y.to * plan_.x.to, plan_.y.to * plan_.x.to);
   }
 
  private:
@@ -77,19 +77,27 @@ class RowsKernel {
     }
     if (plan_.channels_last || plan_.whole_planes) return;
     const int64_t tile = plan_.strip * y.out_phases, end = std::min((oy / tile + 1) * tile, y.to);
-    write_planes<V>(n, c, oy * x.to, x.to, end * x.to);
+    write_planes(isa, n, c, oy * x.to, x.to, end * x.to);
   }
 
   // Transposes result_, `count` pixels from `first` on, into the planes of its channels. Registers may write beyond
   // these pixels, which the next row overwrites, but not from pixel `end` on, where another tile begins.
-  template <class V>
-  void write_planes(int64_t n, int64_t c, int64_t first, int64_t count, int64_t end) {
+  template <class I>
+  void write_planes(I isa, int64_t n, int64_t c, int64_t first, int64_t count, int64_t end) {
+    using V = Vec<I::value, A>;
     const int64_t plane = plan_.y.to * plan_.x.to, channels = std::min<int64_t>(V::kLanes, plan_.channels - c);
     T* const to = to_ + (n * plan_.channels + c) * plane;
+    const B* const result = result_.data();
+    outline(isa, [=](auto) { transpose_result<V>(result, to, plane, channels, first, count, end); });
+  }
+
+  template <class V>
+  static void transpose_result(const B* result, T* to, int64_t plane, int64_t channels, int64_t first, int64_t count,
+                               int64_t end) {
     for (int64_t x = 0; x < count; x += V::kLanes) {
       TransposeBlock<V, B> block;
 #pragma GCC unroll 16
-      for (int p = 0; p < V::kLanes; ++p) block.load(p, result_.data() + (x + p) * V::kLanes);
+      for (int p = 0; p < V::kLanes; ++p) block.load(p, result + (x + p) * V::kLanes);
       block.transpose();
       const int64_t at = first + x;
       if (at + V::kLanes <= end && channels == V::kLanes) {

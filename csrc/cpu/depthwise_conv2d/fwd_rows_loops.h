@@ -291,6 +291,16 @@ template <int kBytes, class T>
   }
 }
 
+// Whether the store of a part of a register is one instruction.
+template <class V>
+constexpr bool kMaskedStores = sizeof(V) == 64;
+
+// Copies `lanes` numbers of each of so many registers. Never inline: blocks of all sizes and kinds share it.
+template <int kLanes, class O>
+[[gnu::noinline]] void copy_parts(const O* parts, int64_t registers, O* to, int64_t step, int64_t lanes) {
+  for (int64_t i = 0; i < registers; ++i, parts += kLanes, to += step) copy_part<kLanes>(parts, to, lanes);
+}
+
 // kCount outputs from output i on, for all the channels of a tile.
 template <bool kInPlace, int kTaps, int kCount, bool kPadded, class V, class T, class O>
 void add_block(const OutputRow<T, O>& outputs, int64_t i) {
@@ -317,9 +327,14 @@ void add_block(const OutputRow<T, O>& outputs, int64_t i) {
     if (whole) {
 #pragma GCC unroll 16
       for (int o = 0; o < kCount; ++o) out[o].store(to + o * outputs.to_step);
-    } else {
+    } else if constexpr (kMaskedStores<V>) {
 #pragma GCC unroll 16
       for (int o = 0; o < kCount; ++o) store_part(out[o], to + o * outputs.to_step, lanes);
+    } else {
+      O parts[kCount * V::kLanes];
+#pragma GCC unroll 16
+      for (int o = 0; o < kCount; ++o) out[o].store(parts + o * V::kLanes);
+      copy_parts<V::kLanes>(parts, kCount, to, outputs.to_step, lanes);
     }
   }
 }

@@ -66,7 +66,7 @@ class TileLoader {
   template <class I>
   void load_planes(I isa, int64_t n, int64_t c) {
     if (pixel_offsets_.empty()) set_pixel_offsets();
-    transpose_pixels<Vec<I::value, A>>(n, c, 0, y_.from * x_.from, 0, pixel_offsets_.data());
+    transpose_pixels(isa, n, c, 0, y_.from * x_.from, 0, pixel_offsets_.data());
   }
 
   // Where row j of a phase begins in the buffer, and the columns from there to what a tap reads.
@@ -249,35 +249,39 @@ class TileLoader {
 
   // Row i of the planes of a block of channels, transposed so that a pixel's channels lie side by side.
   template <class I>
-  void load_planes_row(I, int64_t n, int64_t c, int64_t i, int64_t at) {
-    transpose_pixels<Vec<I::value, A>>(n, c, i * x_.from, x_.from, at, column_offsets_.data());
+  void load_planes_row(I isa, int64_t n, int64_t c, int64_t i, int64_t at) {
+    transpose_pixels(isa, n, c, i * x_.from, x_.from, at, column_offsets_.data());
   }
 
   // Pixels [first, first + pixels) of planes, to `offsets` from `at` on in the buffer; kNone: no tap reads the pixel.
-  template <class V>
-  void transpose_pixels(int64_t n, int64_t c, int64_t first, int64_t pixels, int64_t at, const int64_t* offsets) {
+  template <class I>
+  void transpose_pixels(I isa, int64_t n, int64_t c, int64_t first, int64_t pixels, int64_t at,
+                        const int64_t* offsets) {
     const int64_t plane = y_.from * x_.from, count = plan_.channels_end(c) - c;
-    const T* const begin = image_ + (n * plan_.channels + c) * plane + first;
-    B* const out = data() + at * V::kLanes;
-    for (int64_t x = 0; x < pixels; x += V::kLanes) {
-      TransposeBlock<V, B> block;
+    const T *const begin = image_ + (n * plan_.channels + c) * plane + first, *const end = end_;
+    B* const out = data() + at * plan_.block_channels;
+    outline(isa, [=](auto) {
+      using V = Vec<I::value, A>;
+      for (int64_t x = 0; x < pixels; x += V::kLanes) {
+        TransposeBlock<V, B> block;
 #pragma GCC unroll 16
-      for (int l = 0; l < V::kLanes; ++l) {  // pixels beyond the row are dropped
-        const T* const from = begin + std::min<int64_t>(l, count - 1) * plane + x;
-        if (end_ - from >= V::kLanes) {
-          block.load(l, from);
-        } else {
-          T part[V::kLanes] = {};
-          std::copy(from, end_, part);
-          block.load(l, part);
+        for (int l = 0; l < V::kLanes; ++l) {  // pixels beyond the row are dropped
+          const T* const from = begin + std::min<int64_t>(l, count - 1) * plane + x;
+          if (end - from >= V::kLanes) {
+            block.load(l, from);
+          } else {
+            T part[V::kLanes] = {};
+            std::copy(from, end, part);
+            block.load(l, part);
+          }
         }
-      }
-      block.transpose();
-      const int64_t* const to = offsets + x;
+        block.transpose();
+        const int64_t* const to = offsets + x;
 #pragma GCC unroll 16
-      for (int p = 0; p < V::kLanes; ++p)
-        if (to[p] >= 0) block.store(p, out + to[p]);
-    }
+        for (int p = 0; p < V::kLanes; ++p)
+          if (to[p] >= 0) block.store(p, out + to[p]);
+      }
+    });
   }
 
   void set_pixel_offsets() {

@@ -89,6 +89,12 @@ class WgradKernel {
   }
 
  private:
+  // A function of its own for each instruction set: both loaders share it.
+  template <class I>
+  static void load_rows(I isa, TileLoader<T>& loader, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
+    outline(isa, [=, &loader](auto) { loader.load_rows(isa, n, c, q, begin, end); });
+  }
+
   // To the tile that the same thread takes next, if it takes that: what is prefetched meanwhile.
   Step next_tile(int64_t n, int64_t first, int64_t part) const {
     const int64_t channels = plan_.tile_blocks * plan_.block_channels;
@@ -115,7 +121,7 @@ class WgradKernel {
     const OutputRows outputs{count, (whole_strips_ ? (strip - 1) * plan_.pitch + plan_.x.to : plan_.x.to) * block,
                              plan_.pitch * block};
     if (j == 0 ? !plan_.whole_planes : !plan_.whole_images)
-      image_loader_.load_rows(isa, n, first, q, j == 0 ? 0 : j + span, loads_all_ ? plan_.rows : j + span + 1);
+      load_rows(isa, image_loader_, n, first, q, j == 0 ? 0 : j + span, loads_all_ ? plan_.rows : j + span + 1);
     const int64_t* const offsets = offsets_[j % offsets_.size()].data();
     const A* const image = image_loader_.data() + (plan_.whole_images ? j * outputs.step : 0);
     if (const T* row = in_place(isa, n, q + j)) {
@@ -123,7 +129,7 @@ class WgradKernel {
       const int64_t ahead = plan_.whole_images ? next_tile_.of(plan_.y.to * next_row) : next_row;
       return multiply(isa, first, GradRow<T>{row + first, block, plan_.channels, ahead}, image, offsets, outputs);
     }
-    if (!plan_.whole_planes) grad_loader_.load_rows(isa, n, first, q, j, whole_strips_ ? plan_.strip : j + 1);
+    if (!plan_.whole_planes) load_rows(isa, grad_loader_, n, first, q, j, whole_strips_ ? plan_.strip : j + 1);
     const GradRow<A> grad{grad_loader_.data(), grad_loader_.buffer_size, plan_.register_stride, 0};
     multiply(isa, first, grad, image, offsets, outputs);
   }
