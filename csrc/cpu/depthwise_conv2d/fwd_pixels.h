@@ -85,6 +85,7 @@ class PixelsKernel {
       prefetch_columns(first + y.in_phases * row, rows, step * row, c);
       return {first, 0, 0};
     }
+    if (plan_.channel_tiles > 1) return {first, 0, 0};  // pixels are not one stretch of memory
     // What a block of outputs reads is prefetched while the block before it is computed.
     const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
     return {first + std::min(y.in_phases * row, block), rows, step * row};

@@ -104,8 +104,10 @@ struct TilePlan {
     weight_copies = block_channels == 1 ? 1 : register_stride;
     int64_t tile = kTileChannels * (element_bytes < 4 ? 2 : 1);
     const int64_t threads = torch::stable::get_num_threads();
-    // All channels of a row that is read in place, or fewer where there are too few rows for the threads.
-    if (reads_in_place) tile = std::max(tile, batch * y.periods() >= 8 * threads ? channels : channels / (4 * threads));
+    // All channels of a row that is read in place, which is then one stretch of memory, or fewer where there are too
+    // few rows for the threads.
+    const bool whole_rows = threads == 1 || batch * y.periods() >= 8 * threads;
+    if (reads_in_place) tile = std::max(tile, whole_rows ? channels : channels / (4 * threads));
     // Pixels that share cache lines are read whole, if that leaves work for the threads and rings that fit the L1
     // cache.
     if (kernel == Kernel::wgrad_rows && channels_last && x.phases.size() == 1 && channels % kTileChannels != 0) {
