@@ -135,7 +135,8 @@ def prepared() -> Path:
     take_qemu(qemu)
     rootfs.assemble(SYSTEM, CACHE / "debian", folder / "root.tar")
     with tarfile.open(folder / "root.tar") as tar:
-        tar.extractall(root, filter=lambda info, _: info)  # made here; its links lead to its own /
+        tar.extraction_filter = lambda info, _: info  # made here; its links lead to its own /
+        tar.extractall(root)
     (folder / "root.tar").unlink()
     describe_processor(root)
     for entry in read_requirements(PACKAGES):
