@@ -86,6 +86,27 @@ def test_sums_over_blocks_are_captured_and_follow_the_stream(shape):
         assert torch.equal(got[1], dx.sum([d for d in range(x.dim()) if d != 1]))
 
 
+@pytest.mark.graph
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_weight_gradients_are_captured(dtype):
+    """float16: two kernels, of which the second starts early; float32: one cluster of blocks. Both on sm_90 and later."""
+
+    def numbers(*shape):
+        return torch.randint(-2, 3, shape, device="cuda").to(dtype).contiguous(memory_format=torch.channels_last)
+
+    x, grad = numbers(3, 33, 25, 58), numbers(3, 33, 12, 28)
+    backward = lambda: torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, 4, 4, 2, 2, 2, 2, 2, 2)  # noqa: E731
+    backward()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = backward()
+    for _ in range(5):
+        x.copy_(numbers(*x.shape)), grad.copy_(numbers(*grad.shape))
+        graph.replay()
+        exact = torch.nn.grad.conv2d_weight(x.double().cpu(), (33, 1, 4, 4), grad.double().cpu(), 2, 2, 2, 33)
+        assert torch.equal(captured.cpu(), exact.to(dtype))
+
+
 @each_op
 @two_gpus
 def test_follows_its_inputs_to_a_device_that_is_not_current(op, reference):

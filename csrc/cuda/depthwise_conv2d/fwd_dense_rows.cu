@@ -88,6 +88,63 @@ __device__ void load_pieces(const DenseRowsParams<T>& params, uint32_t first, in
   });
 }
 
+// By a warp of one group a thread: the same for two pieces at a time. All loads of both are issued before the first
+// store, because where outputs are few, nothing else hides how long a load takes. A piece has 32 * kOutputs + 63
+// samples at most.
+template <int kOutputs, class T, class A>
+__device__ void load_pairs_of_pieces(const DenseRowsParams<T>& params, uint32_t first, int count, int lane, T* samples,
+                                     A* weight) {
+  static_assert(kDenseRowsMostTaps % kWarp == 0);
+  constexpr int kLoads = kOutputs + kDenseRowsMostTaps / kWarp, kTapLoads = kDenseRowsMostTaps / kWarp;
+  const int a_row = int(params.groups_a_row.divisor);
+  Piece piece{first, 0, 0, 0};
+  piece.first = int(params.groups_a_row.divmod(piece.row));
+#pragma unroll 1
+  for (int number = 0; piece.done < count; number += 2) {
+    T values[2][kLoads], *to[2];
+    A taps[2][kTapLoads];
+    int wanted[2];
+    int64_t channels[2];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      piece.count = min(a_row - piece.first, count - piece.done);  // the second may have none
+      wanted[n] = piece.count > 0 ? piece.count * kOutputs + params.taps - 1 : 0;
+      to[n] = samples + piece.done * kOutputs + (number + n) * params.padded_taps;
+      uint32_t plane = piece.row;
+      const int y = int(params.out_h.divmod(plane)) * params.down - params.top;
+      const int size = unsigned(y) < unsigned(params.in_h) ? params.in_w : 0;
+      const int start = piece.first * kOutputs - params.pad, end = max(0, min(size, start + wanted[n]));
+      const T* const in = params.in + (int64_t(plane) * params.in_h + y) * params.in_w;
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k) {
+        values[n][k] = T{};
+        const int at = start + lane + k * kWarp;
+        if (unsigned(at) < unsigned(end)) values[n][k] = in[at];
+      }
+      channels[n] = params.channels.divmod(plane);
+      ++piece.row, piece.first = 0, piece.done += piece.count;
+    }
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
+      for (int k = 0; k < kTapLoads; ++k) {
+        const int tap = min(lane + k * kWarp, params.taps - 1);  // no branch, or its load would be waited for
+        taps[n][k] = params.weight.select(channels[n] * params.taps + (params.flipped ? params.taps - 1 - tap : tap));
+      }
+    __syncwarp();  // keeps the stores below the loads
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int k = 0; k < kLoads; ++k)
+        if (const int i = lane + k * kWarp; i < wanted[n]) to[n][i] = values[n][k];
+#pragma unroll
+      for (int k = 0; k < kTapLoads; ++k)
+        if (const int tap = lane + k * kWarp; wanted[n] > 0 && tap < params.taps)
+          weight[(number + n) * params.padded_taps + tap] = taps[n][k];
+    }
+  }
+}
+
 // samples: from the first that the group's first output meets on.
 template <int kOutputs, class T, class A>
 __device__ void add_row_of_taps(const T* samples, const A* weight, int count, A (&sum)[kOutputs]) {
@@ -118,10 +175,14 @@ __device__ void add_row_of_taps(const T* samples, const A* weight, int count, A 
   }
 }
 
-// kOutputs: of a group.
-template <class T, int kOutputs>
+// Outputs of a group: few outputs leave most of a GPU idle, and smaller groups of 16-bit numbers reach more of it.
+template <class T, bool kFew>
+constexpr int kGroupOutputs = kFew ? 4 : kAccess / int(sizeof(T));
+
+template <class T, bool kFew>
 __global__ void __launch_bounds__(kThreads) fwd_dense_rows(const __grid_constant__ DenseRowsParams<T> params) {
   using A = acc_t<T>;
+  constexpr int kOutputs = kGroupOutputs<T, kFew>;
   extern __shared__ __align__(kAccess) char bytes[];
   const int lane = int(threadIdx.x) % kWarp;
   T* const own = reinterpret_cast<T*>(bytes) + int(threadIdx.x) / kWarp * params.elements_a_warp;
@@ -130,7 +191,10 @@ __global__ void __launch_bounds__(kThreads) fwd_dense_rows(const __grid_constant
   const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp * uint32_t(params.groups_a_warp);
   if (first >= params.groups) return;
   const int count = int(min(uint32_t(params.groups_a_warp), params.groups - first));
-  load_pieces<kOutputs>(params, first, count, lane, samples, weight);
+  if constexpr (kFew)
+    load_pairs_of_pieces<kOutputs>(params, first, count, lane, samples, weight);
+  else
+    load_pieces<kOutputs>(params, first, count, lane, samples, weight);
   __syncwarp();
 
   uint32_t first_row = first;
@@ -163,8 +227,9 @@ __global__ void __launch_bounds__(kThreads) fwd_dense_rows(const __grid_constant
   });
 }
 
-template <class T, int kOutputs>
-void launch(const ForwardProblem& problem, int64_t threads, cudaStream_t stream) {
+template <class T, bool kFew>
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
+  constexpr int kOutputs = kGroupOutputs<T, kFew>;
   DenseRowsParams<T> params{};
   params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
@@ -176,7 +241,8 @@ void launch(const ForwardProblem& problem, int64_t threads, cudaStream_t stream)
                 groups = problem.batch * problem.channels * problem.y.out * a_row;
   params.groups = uint32_t(groups);
   // Two groups a thread, where there are enough for all multiprocessors.
-  params.groups_a_warp = groups >= int64_t(64) * kWarp * current_gpu().multiprocessors ? 2 * kWarp : kWarp;
+  const bool many = !kFew && groups >= int64_t(64) * kWarp * current_gpu().multiprocessors;
+  params.groups_a_warp = many ? 2 * kWarp : kWarp;
   const int pieces = int((params.groups_a_warp + a_row - 2) / a_row) + 1;
   params.whole = params.out_w % kOutputs == 0 && reinterpret_cast<uintptr_t>(params.out) % (kOutputs * sizeof(T)) == 0;
   const int samples = params.groups_a_warp * kOutputs;
@@ -185,17 +251,16 @@ void launch(const ForwardProblem& problem, int64_t threads, cudaStream_t stream)
   params.elements_a_warp = params.staged_at + (params.whole ? 0 : samples);
   params.groups_a_row = Divider<uint32_t>(a_row);
   params.out_h = Divider<uint32_t>(problem.y.out), params.channels = Divider<uint32_t>(problem.channels);
-  const int64_t warps = threads / kWarp, bytes = warps * params.elements_a_warp * int64_t(sizeof(T));
+  const int64_t threads = kFew ? kThreads / 2 : kThreads, warps = threads / kWarp;
+  const int64_t bytes = warps * params.elements_a_warp * int64_t(sizeof(T));
   const int64_t grid = ceil_div(ceil_div(groups, params.groups_a_warp), warps);
-  fwd_dense_rows<T, kOutputs><<<unsigned(grid), unsigned(threads), bytes, stream>>>(params);
+  fwd_dense_rows<T, kFew><<<unsigned(grid), unsigned(threads), bytes, stream>>>(params);
 }
 
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  constexpr int kGroup = kAccess / sizeof(T);
-  // Few outputs leave most of a GPU idle: smaller blocks, and smaller groups of 16-bit numbers, reach more of it.
-  const bool few = outputs(problem) < int64_t(kGroup) * 256 * current_gpu().multiprocessors;
-  few ? launch<T, 4>(problem, kThreads / 2, stream) : launch<T, kGroup>(problem, kThreads, stream);
+  const bool few = outputs(problem) < int64_t(kGroupOutputs<T, false>) * 256 * current_gpu().multiprocessors;
+  few ? launch<T, true>(problem, stream) : launch<T, false>(problem, stream);
 }
 
 }  // namespace

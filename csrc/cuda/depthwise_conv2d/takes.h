@@ -48,6 +48,7 @@ inline const char* name_of(Kernel kernel) {
 inline bool is_wgrad(Kernel kernel) { return kernel >= Kernel::kWgradSmall; }
 
 inline bool has_tensor_cores(const Gpu& gpu) { return gpu.capability >= 80; }
+inline bool has_clusters(const Gpu& gpu) { return gpu.capability >= 90; }  // of blocks; and kernels that start early
 
 inline bool is_square(const Problem& problem) {
   return problem.y.taps == problem.x.taps && problem.y.dilation == 1 && problem.x.dilation == 1 &&
@@ -168,9 +169,11 @@ inline bool fwd_direct_takes_dilation(const Problem& problem) {
 }
 
 // Contiguous, one tap high, stride and dilation 1 along rows that are not short: a warp a run of groups of outputs.
+constexpr int kDenseRowsMostTaps = 64;
 inline bool fwd_dense_rows_takes(const Problem& problem) {
   return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
-         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64 && problem.x.taps <= 64 &&
+         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64 &&
+         problem.x.taps <= kDenseRowsMostTaps &&
          problem.batch * problem.channels < kMaxIndex / problem.y.out / ceil_div(problem.x.out, 4);
 }
 

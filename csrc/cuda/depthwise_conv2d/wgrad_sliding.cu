@@ -4,7 +4,7 @@
 // inputs. Neighbouring threads take neighbouring columns of contiguous images, which slide along y unless they are
 // flat, or neighbouring channels of channels_last images, which slide along x. The sums of a block are added in shared
 // memory, those of all blocks by the first block of a cluster or by a second kernel (split_batch.cuh), in an order that
-// depends on shapes alone, and on whether the GPU has clusters.
+// depends only on shapes and on whether the GPU has clusters.
 // Zeros times infinity are NaN: a thread's sum that is not finite is computed again, without what lies outside the
 // images.
 #include <cmath>
@@ -22,9 +22,9 @@ constexpr int kBlock = 256;
 template <class T>
 constexpr int kMostThreads = sizeof(T) == 8 ? kBlock : 2 * kBlock;
 
-// Blocks of the most threads that a multiprocessor has room for: no more than fit without spilling registers. Most of
-// these kernels have 80 or fewer. With more there is room for two blocks of kBlock threads in place of three: a version
-// of which some kernels had more took up to 1.7 times as long.
+// The least number of blocks that a multiprocessor must have room for (__launch_bounds__): as many as leave each thread
+// enough registers. On sm_90 most of these kernels use at most 80, with which three blocks of kBlock threads fit; a
+// version of which some kernels used more took up to 1.7 times as long.
 template <class T, class Int, int kSums, bool kChannelsLast>
 constexpr int blocks_at_once() {
   if (sizeof(Int) == 8 || (sizeof(T) == 8 && kSums > 4)) return 1;
@@ -108,7 +108,8 @@ __device__ void add_walk(const WgradSlidingParams<T, Int>& params, const T* cons
   A window[kRows][kCarried + kStep][kVector];
   Unsigned at = Unsigned(first_in), offset = at * Unsigned(params.in_slide);
   const Unsigned hop = Unsigned(a.input_step) * Unsigned(params.in_slide);
-  // One comparison a load where a step has sixteen: with two, predicates ran out, and some loads waited for others.
+  // One comparison a load where a step has sixteen loads: with two, there were too few predicate registers, and some
+  // loads waited for others.
   Unsigned columns[kRows];
 #pragma unroll
   for (int row = 0; row < kRows; ++row) columns[row] = rows[row] != nullptr ? Unsigned(a.in) : 0;
@@ -260,7 +261,7 @@ __global__ void __launch_bounds__(kChannelsLast ? kMostThreads<T> : kBlock,
     wgrad_sliding(const __grid_constant__ WgradSlidingParams<T, Int> params) {
   using A = acc_t<T>;
   constexpr int kSums = kTaps * kRows;
-  start_next_kernel();
+  if (params.result.partial != nullptr) start_next_kernel();
   if constexpr (kChannelsLast)
     if (params.cluster) arrive_in_cluster();
   extern __shared__ __align__(kAccess) char shared[];
@@ -366,9 +367,9 @@ struct Units {
 
 // Threads that take several units, one after the other, where few blocks have all units of their channels. A step takes
 // as long as memory's latency; with more than kMostSteps, or more blocks than an H200 has multiprocessors, a second
-// kernel was faster there. Where a cluster of 8 or 4 blocks takes two steps less than one, that is faster, but not on
-// more than kMostInClusters multiprocessors: clusters have to lie within a part of the GPU. All are fixed, so that
-// results depend on shapes alone, and on whether a GPU has clusters. Chunks of less than a sector of memory are read
+// kernel was faster there. A cluster of 8 or 4 blocks is taken where it saves two steps or more and all have at most
+// kMostInClusters blocks: a cluster has to lie within one GPC, so that some multiprocessors stay idle. All are fixed, so
+// that results depend only on shapes and on whether the GPU has clusters. Chunks of less than a sector of memory are read
 // twice, but from the cache. None if no plan takes fewer than `steps`.
 inline std::optional<UnitPlan> plan_long_units(const Units& units, int64_t steps) {
   constexpr int64_t kMostSteps = 6, kMultiprocessors = 132, kMostInClusters = 112;
@@ -442,7 +443,7 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const UnitPlan plan = [&]() -> UnitPlan {
     if constexpr (kChannelsLast)
       return plan_units({lines, residue_outputs, kTaps, kTaps == 1 ? 4 : kTaps, groups, vectors,
-                         kVector * int64_t(sizeof(T)), kMostThreads<T>, current_gpu().capability >= 90});
+                         kVector * int64_t(sizeof(T)), kMostThreads<T>, has_clusters(current_gpu())});
     const double wanted = kWantedPlaneThreads / double(lines) / double(vectors * groups);
     return {walks_of_line(residue_outputs, kTaps, wanted), 1, kBlock, 0};
   }();
