@@ -1,6 +1,6 @@
 """Writes csrc/cuda/depthwise_conv2d/measured.h: what each kernel costs, by forests of small trees.
 
-    python benchmarks/fit_choice.py FILE... [--check]
+    python benchmarks/fit_choice.py FILE... [--check | --uncertain N --seed S]
 
 Each FILE is one that candidates.py wrote; one that is given three times counts three times. There is a forest for each
 direction and layout. Every tree of it asks DEPTH questions about the FEATURES below, the same for all problems, and adds
@@ -11,8 +11,9 @@ each kernel loses against the fastest of all and of torch, and most of all by be
 is fitted is the mean of that loss over the kernels, weighted by the softmax of the costs: where problems that look the
 same differ, a kernel that never loses much is better than one that often wins. --check also fits
 four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
-measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem. Needs
-numpy, g++ and torch's headers.
+measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem.
+--uncertain prints the N of DRAWN random problems whose choice is the least certain, for candidates.py --replay, and
+writes nothing: these are worth measuring. Needs numpy, g++ and torch's headers.
 """
 
 import argparse
@@ -38,12 +39,14 @@ PENALTY = 2.0  # for that, beside the logarithm of the time over the least
 PREFERENCE = 0.03  # for our kernels, where torch's own gain less than this: calling these costs more on the host
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
 RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices
-TREES, DEPTH, RATE = 96, 4, 0.35
+TREES, DEPTH, RATE = 96, 5, 0.35
 THRESHOLDS = 20  # of a feature, at most
 SOFTNESS = 0.35  # of the softmax: kernels that lose much less are about as good
 EXPECTED, MOST = 0.3, 3.5  # the part of the expected loss, and what a kernel loses there at most
 DAMPING = 2.0  # of what few problems say
 SCALE = 8  # costs are whole numbers: this is 1
+DRAWN = 40_000  # problems, of which --uncertain prints some
+COMMITTEE, SHARE = 5, 0.65  # forests that it asks, each fitted to this share of the cases
 
 ODD = "({0} % {1} != 0) + ({0} % {2} != 0) + ({0} % {3} != 0)"
 
@@ -237,15 +240,44 @@ def rounded(low: float, high: float) -> int:
     return int(high)
 
 
-def predict(trees: list, table: Table) -> np.ndarray:
-    """The number of the kernel that is chosen for each problem."""
-    costs = np.zeros(table.loss.shape)
+def add_costs(trees: list, features: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """What each kernel costs for each problem: infinity where it cannot compute it."""
+    costs = np.zeros(takes.shape)
     for tree, step in trees:
         leaf = 0
         for feature, threshold in tree:
-            leaf = 2 * leaf + (table.features[:, feature] >= threshold)
+            leaf = 2 * leaf + (features[:, feature] >= threshold)
         costs += step[leaf]
-    return np.where(np.isfinite(table.loss), costs, np.inf).argmin(axis=1)
+    return np.where(takes, costs, np.inf)
+
+
+def predict(trees: list, table: Table) -> np.ndarray:
+    """The number of the kernel that is chosen for each problem."""
+    return add_costs(trees, table.features, np.isfinite(table.loss)).argmin(axis=1)
+
+
+def uncertainty(table: Table, features: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """Of problems: how much forests of parts of the cases differ in their choice, and most of all whether it is torch's."""
+    generator, every = np.random.default_rng(0), np.arange(len(table.torch))
+    parts = [every[generator.random(len(every)) < SHARE] for _ in range(COMMITTEE)]
+    costs = [add_costs(grow(table, part), features, takes) / SCALE for part in parts]
+    votes = np.mean([one_hot(c.argmin(axis=1), takes.shape[1]) for c in costs], axis=0)
+    chances = np.mean([softmax(-c) for c in costs], axis=0)
+    torchs = chances[:, [name.endswith(("_torch", "_cudnn")) for name in table.kernels]].sum(axis=1)
+    return (1 - votes.max(axis=1)) + (1 - chances.max(axis=1)) / 2 + 2 * np.minimum(torchs, 1 - torchs)
+
+
+def least_certain(tables: dict[str, Table], seed: int, count: int) -> list[str]:
+    """The `count` of DRAWN random problems, in one direction each, whose choice is the least certain."""
+    drawn = [sweep_cases.draw(seed, index, "cuda") for index in range(DRAWN)]
+    cases = [(direction, p) for p in drawn for direction in sweep_cases.DIRECTIONS if group(direction, p)]
+    groups, described = [group(*case) for case in cases], describe(cases)
+    scores = np.zeros(len(cases))
+    for name, table in tables.items():
+        members = [i for i, g in enumerate(groups) if g == name]
+        takes = np.array([np.isin(table.kernels, described[i][0][1:]) for i in members])
+        scores[members] = uncertainty(table, np.array([described[i][1] for i in members]), takes)
+    return [f"{cases[i][0]} {cases[i][1]}" for i in np.argsort(-scores)[:count]]
 
 
 def score(table: Table, times: np.ndarray) -> tuple[int, float]:
@@ -360,6 +392,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--uncertain", metavar="N", type=int)
+    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     files = [known(file) for file in args.files]
     rows, cases, described = (list(itertools.chain.from_iterable(parts)) for parts in zip(*files, strict=True))
@@ -367,6 +401,9 @@ def main() -> None:
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in GROUPS}
     columns = (rows, cases, described)
     tables = {name: Table(*([part[i] for i in chosen] for part in columns)) for name, chosen in members.items()}
+    if args.uncertain:
+        print(*least_certain(tables, args.seed, args.uncertain), sep="\n")
+        return
     forests = {name: grow(table, np.arange(len(table.torch))) for name, table in tables.items()}
     facts = [json.loads(file.read_text().splitlines()[0]) for file in args.files]
     machines = sorted({f"{fact['device']} with torch {fact['torch']}" for fact in facts})
