@@ -355,6 +355,34 @@ def test_long_rows(taps, height, stride, padding, width, device):
         assert_all(x, weight, bias, stride, padding)
 
 
+# Of CUDA, a warp has groups of two rows, or three; rows are whole groups of four outputs or not, some beyond the image.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("taps", "shape", "top"),
+    [
+        (31, (100, 7, 1, 121), 0),
+        (63, (100, 7, 1, 64), 0),
+        (63, (9, 129, 1, 65), 0),
+        (63, (100, 7, 1, 120), 0),
+        (63, (2, 37, 3, 121), 1),
+        (64, (100, 7, 1, 65), 0),
+    ],
+)
+def test_few_outputs_of_long_rows(taps, shape, top, dtype, device):
+    padding = (top, taps // 2)
+    if device == "cuda":
+        problem = [*shape, 1, taps, 1, 1, top, top, taps // 2, taps // 2, 1, 1, 0]
+        for direction in ("fwd", "dgrad"):
+            chosen = ops._depthwise_conv2d_explain(direction, "cuda", problem, str(dtype).removeprefix("torch."))
+            assert chosen.startswith("fwd_dense_rows:")
+    x = image(shape, dtype, device, torch.contiguous_format)
+    numbers = (((shape[1], 1, 1, taps), 1), ((shape[1],), 2))
+    weight, bias = (randn(*size, dtype=dtype, device=device, seed=seed) for size, seed in numbers)
+    y = assert_all(x, weight, bias, 1, padding)
+    if device == "cuda":
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), padding=padding), y)
+
+
 @pytest.mark.parametrize("width", [255, 256, 320, 384, 512, 1024])
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_wide_images_at_stride_2(kernel, width, device):
@@ -512,7 +540,9 @@ def test_empty_batch(shape, memory_format, device):
 
 
 @memory_formats
-@pytest.mark.parametrize(("batch", "width"), [(1, 40), (1, 7), (9, 7), (9, 8), (64, 7), (64, 8), (5000, 7), (5000, 8)])
+@pytest.mark.parametrize(
+    ("batch", "width"), [(1, 40), (1, 7), (9, 7), (9, 8), (1000, 7), (1000, 8), (5000, 7), (5000, 8)]
+)
 def test_infinities_and_nan_stay_where_they_belong(batch, width, memory_format, device):
     """Zeros of the padding meet no number, and no number meets another channel's."""
     for channels in (3, 13, 20):
@@ -523,7 +553,7 @@ def test_infinities_and_nan_stay_where_they_belong(batch, width, memory_format, 
         assert weight_grad[3:].isfinite().all()
         problem = [*x.shape, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, int(memory_format == torch.channels_last)]
         kernel = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, "float32").split(":")[0]
-        assert kernel == "wgrad_small" or batch != 64 or memory_format == torch.channels_last
+        assert kernel == "wgrad_small" or batch != 1000 or channels == 3 or memory_format == torch.channels_last
         if device == "cpu" or kernel == "wgrad_small":  # other CUDA kernels multiply with the zeros around the images
             assert torch.equal(weight_grad[1, 0].isfinite(), torch.tensor([[True, False, False]] * 3))
             assert torch.equal(weight_grad[2, 0].isnan().nonzero(), torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]))

@@ -176,8 +176,8 @@ __device__ void store_in_cluster(A* at, unsigned block, A value) {
 #endif
 }
 
-// Lets the next kernel start (programmatic dependent launch) once all blocks of this one have started or ended. It has to
-// call wait_for_last_kernel() before it reads results.
+// Lets the next kernel start (programmatic dependent launch) once all blocks of this one have started or ended. It has
+// to call wait_for_last_kernel() before it reads results.
 __device__ inline void start_next_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -222,8 +222,8 @@ __global__ void __launch_bounds__(kThreads) add_splits(const A* partial, O* out,
   if (int(threadIdx.x) < a_block && i < n) out[i] = narrow<O>(sum);
 }
 
-// Whether a kernel may start before the last one of its stream ends. Drivers older than CUDA 12.3 cannot capture that in
-// a graph.
+// Whether a kernel may start before the last one of its stream ends. Drivers older than CUDA 12.3 cannot capture that
+// in a graph.
 inline bool may_start_early() {
   static const int version = [] {
     int known = 0;

@@ -368,9 +368,9 @@ struct Units {
 // Threads that take several units, one after the other, where few blocks have all units of their channels. A step takes
 // as long as memory's latency; with more than kMostSteps, or more blocks than an H200 has multiprocessors, a second
 // kernel was faster there. A cluster of 8 or 4 blocks is taken where it saves two steps or more and all have at most
-// kMostInClusters blocks: a cluster has to lie within one GPC, so that some multiprocessors stay idle. All are fixed, so
-// that results depend only on shapes and on whether the GPU has clusters. Chunks of less than a sector of memory are read
-// twice, but from the cache. None if no plan takes fewer than `steps`.
+// kMostInClusters blocks: a cluster has to lie within one GPC, so that some multiprocessors stay idle. All are fixed,
+// so that results depend only on shapes and on whether the GPU has clusters. Chunks of less than a sector of memory are
+// read twice, but from the cache. None if no plan takes fewer than `steps`.
 inline std::optional<UnitPlan> plan_long_units(const Units& units, int64_t steps) {
   constexpr int64_t kMostSteps = 6, kMultiprocessors = 132, kMostInClusters = 112;
   std::optional<UnitPlan> best;
