@@ -176,7 +176,7 @@ def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     assert {(p.stat().st_uid, p.stat().st_gid) for p in (wheel.parent, *wheel.parent.iterdir())} == {owner}
     after = sorted(p.relative_to(project) for p in project.rglob("*") if "dist" not in p.parts)
     assert after == before
-    # 2.95 MB, most of it loops for any window of depthwise_conv2d (every loop for baseline, AVX2 and AVX-512, some for
+    # Most of it are loops for any window of depthwise_conv2d (every loop for baseline, AVX2 and AVX-512, some for
     # AVX512_BF16).
     assert wheel.stat().st_size < 3_000_000
     problems, facts = check_wheel.check(wheel)
