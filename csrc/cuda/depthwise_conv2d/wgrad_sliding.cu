@@ -32,6 +32,8 @@ constexpr int blocks_at_once() {
   if (kChannelsLast && sizeof(T) < 8) return few_registers ? 2 : 1;
   return few_registers ? 4 : 3;
 }
+template <class T, class Int, int kSums, bool kChannelsLast>
+constexpr int kBlocksAtOnce = blocks_at_once<T, Int, kSums, kChannelsLast>();
 
 // What counts units.
 template <class Int>
@@ -257,7 +259,7 @@ __device__ void add_warps(A (&sum)[kSums], A* sums, const Write& write) {
 // blockIdx.x: a group of taps and a chunk of channels; blockIdx.y: a split of the units.
 template <class T, class Int, int kTaps, int kRows, int kVector, bool kChannelsLast>
 __global__ void __launch_bounds__(kChannelsLast ? kMostThreads<T> : kBlock,
-                                  (blocks_at_once<T, Int, kTaps * kRows, kChannelsLast>()))
+                                  kBlocksAtOnce<T, Int, kTaps * kRows, kChannelsLast>)
     wgrad_sliding(const __grid_constant__ WgradSlidingParams<T, Int> params) {
   using A = acc_t<T>;
   constexpr int kSums = kTaps * kRows;
