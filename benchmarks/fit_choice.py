@@ -12,8 +12,8 @@ is fitted is the mean of that loss over the kernels, weighted by the softmax of 
 same differ, a kernel that never loses much is better than one that often wins. --check also fits
 four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
 measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem.
---uncertain prints the N of DRAWN random problems whose choice is the least certain, for candidates.py --replay, and
-writes nothing: these are worth measuring. Needs numpy, g++ and torch's headers.
+--uncertain prints the N of DRAWN random problems whose choice is the least certain, without those of the FILEs, for
+candidates.py --replay, and writes nothing: these are worth measuring. Needs numpy, g++ and torch's headers.
 """
 
 import argparse
@@ -267,17 +267,19 @@ def uncertainty(table: Table, features: np.ndarray, takes: np.ndarray) -> np.nda
     return (1 - votes.max(axis=1)) + (1 - chances.max(axis=1)) / 2 + 2 * np.minimum(torchs, 1 - torchs)
 
 
-def least_certain(tables: dict[str, Table], seed: int, count: int) -> list[str]:
-    """The `count` of DRAWN random problems, in one direction each, whose choice is the least certain."""
+def least_certain(tables: dict[str, Table], measured: set[str], seed: int, count: int) -> list[str]:
+    """The `count` of DRAWN random problems, in one direction each, whose choice is the least certain; none twice."""
     drawn = [sweep_cases.draw(seed, index, "cuda") for index in range(DRAWN)]
-    cases = [(direction, p) for p in drawn for direction in sweep_cases.DIRECTIONS if group(direction, p)]
+    named = {f"{direction} {p}": (direction, p) for p in drawn for direction in sweep_cases.DIRECTIONS}
+    lines = [line for line, case in named.items() if line not in measured and group(*case)]
+    cases = [named[line] for line in lines]
     groups, described = [group(*case) for case in cases], describe(cases)
     scores = np.zeros(len(cases))
     for name, table in tables.items():
         members = [i for i, g in enumerate(groups) if g == name]
         takes = np.array([np.isin(table.kernels, described[i][0][1:]) for i in members])
         scores[members] = uncertainty(table, np.array([described[i][1] for i in members]), takes)
-    return [f"{cases[i][0]} {cases[i][1]}" for i in np.argsort(-scores)[:count]]
+    return [lines[i] for i in np.argsort(-scores)[:count]]
 
 
 def score(table: Table, times: np.ndarray) -> tuple[int, float]:
@@ -402,7 +404,7 @@ def main() -> None:
     columns = (rows, cases, described)
     tables = {name: Table(*([part[i] for i in chosen] for part in columns)) for name, chosen in members.items()}
     if args.uncertain:
-        print(*least_certain(tables, args.seed, args.uncertain), sep="\n")
+        print(*least_certain(tables, {row["case"] for row in rows}, args.seed, args.uncertain), sep="\n")
         return
     forests = {name: grow(table, np.arange(len(table.torch))) for name, table in tables.items()}
     facts = [json.loads(file.read_text().splitlines()[0]) for file in args.files]
