@@ -39,6 +39,13 @@ ops = torch.ops.customops
         ((2, 8, 70, 33), (7,), 2, 2),
         ((2, 24, 14, 14), (7,), 2, (3, 0)),
         ((1, 1, 1500, 1500), (5,), 1, "same"),
+        # Small images, and channels that are no multiple of eight: copied by four bytes.
+        ((64, 96, 7, 7), (7,), 1, "same"),
+        ((116, 150, 7, 6), (7,), 1, 3),
+        ((33, 50, 14, 13), (7,), 1, 3),
+        # Two channels a thread of wgrad_direct, in tiles of four and of seven rows.
+        ((2100, 130, 3, 3), (5,), 2, 2),
+        ((2100, 130, 13, 1), (5,), 2, 2),
     ],
 )
 def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtype, memory_format, device):

@@ -82,6 +82,7 @@ TABLE = [
     ("wgrad", "H200", "float16", "nchw", (4, 128, 14, 14), (1, 1), 2, 0, 1, "wgrad_scale"),
     ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
+    ("wgrad", "H200", "bfloat16", "nhwc", (265, 114, 8, 6), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, channels by two
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (5, 256, 87, 87), (7, 7), 2, 3, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "wgrad_sliding"),  # few pixels, odd channels

@@ -239,8 +239,10 @@ inline bool wgrad_mma_planes_takes(const Problem& problem, const Gpu& gpu) {
 }
 
 inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
+  const int64_t least = std::min(problem.x.out, problem.y.out), most = std::max(problem.x.out, problem.y.out);
+  const int lanes = problem.x.taps == 7 && most <= 16 ? 2 : 8;
   if (!problem.channels_last || problem.x.down != 1 || !wgrad_mma_takes(problem, gpu) ||
-      !has_channel_vectors(problem, 8))
+      !has_channel_vectors(problem, lanes))
     return false;
   const int64_t all_steps = ceil_div(problem.x.out, 8), steps = ceil_div(all_steps, ceil_div(all_steps, 7));
   const int64_t pitch = ((steps + 1) | 1) * 8, grad_pitch = (steps | 1) * 8;
@@ -259,10 +261,8 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
       elements(grad_rows, grad_pitch, shifts - 1 - problem.y.pad, 0, problem.y.out, problem.x.out, steps);
   const int64_t planes = 16 * pitch + 8 + grad_rows * grad_pitch + 8;
   if (2 * 16 * (stage + planes) > gpu.shared_a_block) return false;
-  // Multiply-adds are faster where half of a patch would be empty, and for fewer taps.
-  const auto one_patch = [](const Axis& a) { return a.out > 8 && a.out <= 16; };
-  return (one_patch(problem.x) && one_patch(problem.y)) ||
-         (std::min(problem.x.out, problem.y.out) > 8 && problem.x.taps == 7);
+  // Of fewer taps multiply-adds are faster, but where a patch has a whole image, of which less than half is empty.
+  return problem.x.taps == 7 ? least > 8 || most <= 16 : least > 8 && most <= 16;
 }
 
 inline bool wgrad_tiles_take(const Problem& problem) {

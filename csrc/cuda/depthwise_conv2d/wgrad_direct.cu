@@ -1,15 +1,15 @@
-// depthwise_conv2d's wgrad for channels_last images: 3x3 and 5x5 taps where wgrad_pixels does not apply, because the
-// channels are not a multiple of a thread's channels there or the images are not aligned, and 3x3 taps at a dilation,
-// where pixels a dilation apart are an image of their own. As in fwd_direct.cu, threads read straight from memory. Each
-// thread goes through tiles of the gradient; the threads of a block add their sums in shared memory.
+// depthwise_conv2d's wgrad for channels_last images: 3x3 and 5x5 taps, above all where wgrad_pixels does not apply,
+// because the channels are not a multiple of a thread's channels there or the images are not aligned, and 3x3 taps at a
+// dilation, where pixels a dilation apart are an image of their own. As in fwd_direct.cu, threads read straight from
+// memory. Each thread goes through tiles of the gradient; the threads of a block add their sums in shared memory.
 #include "read_pixels.cuh"
 #include "split_batch.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kBlock = 256;
-constexpr int64_t kBlocksAtOnce = 264;  // of an H200; fixed, so that results depend on shapes and addresses alone
+// Of an H200; fixed, so that results depend on shapes and addresses alone.
+constexpr int64_t kThreadsAtOnce = 132 * 512;
 
 template <class T>
 struct WgradDirectParams {
@@ -30,12 +30,18 @@ struct WgradDirectTile {
   static constexpr int kX = R::kTaps == 5 && R::kDown == 1 ? 4 : 2, kY = rows, kAhead = 1;
 };
 
+// A block's threads: as many as have room for their sums in 48 KB of shared memory.
+template <class R, int kLanes>
+constexpr int kBlock = R::kTaps * R::kTaps * kLanes * 256 * 4 <= 48 << 10 ? 256 : 128;
+
 template <class T, class R, int kLanes, int rows, bool kDilated>
-__global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant__ WgradDirectParams<T> params) {
+__global__ void __launch_bounds__(kBlock<R, kLanes>, 512 / kBlock<R, kLanes>)
+    wgrad_direct(const __grid_constant__ WgradDirectParams<T> params) {
   using S = WgradDirectTile<R, rows>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kRows = R::span(S::kY);
-  __shared__ A sums[kBlock * kTaps * kLanes];
+  if (params.result.partial != nullptr) start_next_kernel();
+  __shared__ A sums[kBlock<R, kLanes> * kTaps * kLanes];
   uint32_t rest = threadIdx.x;
   const int vector = int(params.chunk.divmod(rest)) * kLanes, member = int(rest);
   const int first_channel = int(blockIdx.x * params.chunk.divisor) * kLanes, channel = first_channel + vector;
@@ -104,6 +110,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_direct(const __grid_constant_
 template <class T, class R, int kLanes, int rows, bool kDilated = false>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   using S = WgradDirectTile<R, rows>;
+  constexpr int64_t kThreads = kBlock<R, kLanes>;
   const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
   const int64_t tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
@@ -111,11 +118,11 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   // Vectors of channels of a block: 64 channels, or fewer where every tile then has a thread of one block and no second
   // kernel is needed, but whole sectors of memory.
   int64_t most_vectors = 64 / kLanes;
-  const auto one_split = [&] { return tiles <= kBlock / most_vectors; };
+  const auto one_split = [&] { return tiles <= kThreads / most_vectors; };
   while (!one_split() && most_vectors * kLanes * int64_t(sizeof(T)) > kSector) most_vectors /= 2;
   if (!one_split()) most_vectors = 64 / kLanes;
-  const int64_t chunks = ceil_div(vectors, most_vectors), chunk = ceil_div(vectors, chunks), members = kBlock / chunk;
-  const int64_t splits = std::clamp<int64_t>(kBlocksAtOnce / chunks, 1, ceil_div(tiles, members));
+  const int64_t chunks = ceil_div(vectors, most_vectors), chunk = ceil_div(vectors, chunks), members = kThreads / chunk;
+  const int64_t splits = std::clamp<int64_t>(kThreadsAtOnce / kThreads / chunks, 1, ceil_div(tiles, members));
   WgradDirectParams<T> params{};
   params.tiles_a_split = int(ceil_div(tiles, splits));
   const int64_t used_splits = ceil_div(tiles, params.tiles_a_split);
@@ -133,12 +140,21 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
   launch_kernel<wgrad_direct<T, R, kLanes, rows, kDilated>>(Kernel::kWgradDirect, chunks, used_splits,
                                                             round_up(members * chunk, kWarp), 0, params, stream);
-  sums.finish(problem, stream);
+  sums.finish(problem, stream, true);
+}
+
+// Two channels a thread where a read then has four bytes, if there are threads enough for that: for 16-bit images and
+// 5x5 taps at stride 2. At stride 1 the tiles would take too many registers.
+inline bool takes_pairs(const Problem& problem) {
+  const int64_t tiles = ceil_div(problem.x.out, 2) * ceil_div(problem.y.out, kManyRows) * problem.batch;
+  return problem.x.taps == 5 && problem.x.down == 2 && has_channel_vectors(problem, 2) &&
+         tiles * problem.channels / 2 >= 2 * kThreadsAtOnce;
 }
 
 template <class T, int taps, int kLanes>
 void launch_stride(const WgradProblem& problem, cudaStream_t stream) {
-  if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>, kLanes, kManyRows>(problem, stream);
+  if constexpr (taps != 5 || kLanes == 1)
+    if (problem.x.down == 1) return launch<T, TapWindow<1, 1, taps>, kLanes, kManyRows>(problem, stream);
   if (problem.x.down != 2) fail_choice(Kernel::kWgradDirect);
   // Tiles of few rows where they cover the gradient with an eighth fewer rows, or more: with less to gain they took up
   // to 1.1 times as long.
@@ -156,6 +172,8 @@ void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream) {
     if (wgrad_direct_takes_dilation(problem))
       return has_channel_vectors(problem, 2) ? launch<T, TapWindow<1, 1, 3>, 2, kManyRows, true>(problem, stream)
                                              : launch<T, TapWindow<1, 1, 3>, 1, kManyRows, true>(problem, stream);
+    if constexpr (sizeof(T) == 2)
+      if (takes_pairs(problem)) return launch_stride<T, 5, 2>(problem, stream);
     if (problem.x.taps == 5) return launch_stride<T, 5, 1>(problem, stream);
     if (wgrad_direct_lanes(problem) == 2) return launch_stride<T, 3, 2>(problem, stream);
     launch_stride<T, 3, 1>(problem, stream);

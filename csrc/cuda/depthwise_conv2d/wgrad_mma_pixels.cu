@@ -12,7 +12,7 @@ template <class T>
 struct WgradMmaPixelsParams : WgradMmaParams<T> {
   PixelsTile tile, grad_tile;  // as copied; the rows and columns around them are zero
   int lead, grad_lead;         // elements before these, in a plane
-  int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, image_blocks;
+  int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, image_blocks, load_bytes;
   Divider<uint32_t> chunks, blocks_x, pairs, grad_pairs;
 };
 
@@ -47,8 +47,10 @@ __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane
 }
 
 // kOwn: planes of a warp. Two, where so many of these blocks fit into a multiprocessor that their warps keep it busy.
-template <int own>
+// kWide: pixels are copied 16 bytes at a time.
+template <int own, bool wide>
 struct PixelsBlock {
+  static constexpr bool kWide = wide;
   static constexpr int kOwn = own, kWarps = kTogether / own, kThreads = kWarps * kWarp;
   static constexpr int at_once(int taps) { return own == 1 ? 1 : (taps == 5 ? 3 : 2); }  // on a multiprocessor
 };
@@ -58,6 +60,7 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
     wgrad_mma_pixels(const __grid_constant__ WgradMmaPixelsParams<T> params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kAll = S::kTaps * S::kTaps, kStep = kColumns * int(sizeof(T));
+  if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   T* const patches = reinterpret_cast<T*>(shared);
   const unsigned start = shared_address(shared);
@@ -92,8 +95,9 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   float sum[B::kOwn][S::kTaps][S::kDown][4] = {};
   const auto load = [&](int stage) {
     T* const patch = patches + stage * params.stage_bytes / int(sizeof(T));
-    loads.issue_bytes(kAccess, patch, in);
-    grad_loads.issue_bytes(kAccess, patch + params.grad_at / int(sizeof(T)), grad_in);
+    const int bytes = B::kWide ? kAccess : params.load_bytes;
+    loads.issue_bytes(bytes, patch, in);
+    grad_loads.issue_bytes(bytes, patch + params.grad_at / int(sizeof(T)), grad_in);
     in += in_image, grad_in += out_image;
   };
   const auto compute = [&](int stage) {
@@ -137,12 +141,13 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
 #endif
 }
 
-template <class T, class S, int own>
+template <class T, class S, class B>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
-  using B = PixelsBlock<own>;
-  constexpr int kVector = kAccess / sizeof(T);
   WgradMmaPixelsParams<T> params{};
   set_images<S>(problem, 2, params);
+  const int vector =
+      B::kWide ? kAccess / sizeof(T) : channel_vector<T>(params.in, params.grad, problem.channels, kTogether);
+  params.load_bytes = vector * int(sizeof(T));
   const int64_t all_steps = ceil_div(problem.x.out, kColumns);
   params.steps = int(ceil_div(all_steps, ceil_div(all_steps, 7)));
   set_patch<S>(1, params);
@@ -157,8 +162,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
     if (whole * kColumns != pitch) whole = int(round_up(whole, 2));
     const bool one = blocks_x == 1 && before + whole * kColumns <= pitch;
     const int columns = one ? whole : groups, top = blocks_y == 1 ? above : 0;
-    to =
-        PixelsTile(blocks_y == 1 ? round_up(std::min(h, rows - top), 2) : rows, columns * kColumns, kTogether, kVector);
+    to = PixelsTile(blocks_y == 1 ? round_up(std::min(h, rows - top), 2) : rows, columns * kColumns, kTogether, vector);
     lead = top * pitch + (one ? before : 0);
     pairs = Divider<uint32_t>(columns % 2 == 0 ? columns / 2 : kOneLine);
   };
@@ -191,19 +195,22 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.result = partial.result();
   launch_kernel<wgrad_mma_pixels<T, S, B>>(Kernel::kWgradMmaPixels, an_image, splits, B::kThreads, params.bytes, params,
                                            stream);
-  partial.finish(problem, stream);
+  partial.finish(problem, stream, true);
 }
 
 }  // namespace
 
 void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream) {
-  const auto one_patch = [](const Axis& a) { return a.out > kColumns && a.out <= kRows; };
+  const bool one_patch = std::max(problem.x.out, problem.y.out) <= kRows, wide = has_channel_vectors(problem, 8);
   dispatch_tile(Kernel::kWgradMmaPixels, problem, [&](auto zero, auto tile) {
     using T = decltype(zero);
     using S = decltype(tile);
     if constexpr (S::kDown == 1) {
-      if (one_patch(problem.x) && one_patch(problem.y)) return launch<T, S, 2>(problem, stream);
-      if constexpr (S::kTaps == 7) return launch<T, S, 1>(problem, stream);
+      if (one_patch && wide) return launch<T, S, PixelsBlock<2, true>>(problem, stream);
+      if constexpr (S::kTaps == 7) {
+        if (one_patch) return launch<T, S, PixelsBlock<2, false>>(problem, stream);
+        if (wide) return launch<T, S, PixelsBlock<1, true>>(problem, stream);
+      }
     }
     fail_choice(Kernel::kWgradMmaPixels);
   });

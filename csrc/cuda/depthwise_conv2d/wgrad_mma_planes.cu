@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
     wgrad_mma_planes(const __grid_constant__ WgradMmaPlanesParams<T> params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kAll = S::kTaps * S::kTaps, kStep = kColumns * int(sizeof(T));
+  if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   const unsigned patches = shared_address(shared);
   const int warp = threadIdx.x / kWarp;
@@ -128,7 +129,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.result = partial.result();
   launch_kernel<wgrad_mma_planes<T, S>>(Kernel::kWgradMmaPlanes, channel_groups, splits, kBlock, params.bytes, params,
                                         stream);
-  partial.finish(problem, stream);
+  partial.finish(problem, stream, true);
 }
 
 }  // namespace

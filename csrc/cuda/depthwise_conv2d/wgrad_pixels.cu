@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
   constexpr int kSpan = R::span(S::kX);
+  if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   T* const patches = reinterpret_cast<T*>(shared);
   clear(shared, params.bytes);
@@ -164,7 +165,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
   launch_kernel<wgrad_pixels<T, R>>(Kernel::kWgradPixels, chunks * params.image_blocks, splits, threads, params.bytes,
                                     params, stream);
-  partial.finish(problem, stream);
+  partial.finish(problem, stream, true);
 }
 
 template <class T, int taps>

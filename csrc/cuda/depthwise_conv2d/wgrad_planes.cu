@@ -31,6 +31,7 @@ template <class T, class R>
 __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant__ WgradPlanesParams<T> params) {
   using S = WgradPlanesTile<R>;
   using A = acc_t<T>;
+  if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   const int channel = int(blockIdx.x) * params.planes, count = min(params.planes, params.channels - channel);
   const int begin = int(blockIdx.y) * params.images_a_split, end = min(params.batch, begin + params.images_a_split);
@@ -144,7 +145,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.grad_load_bytes = int(sizeof(T)) * row_vector<T>(params.grad, params.out_w);
   params.tiles_x = Divider<uint32_t>(tiles_x), params.tiles_y = Divider<uint32_t>(tiles_y);
   launch_kernel<wgrad_planes<T, R>>(Kernel::kWgradPlanes, groups, splits, kBlock, params.bytes, params, stream);
-  partial.finish(problem, stream);
+  partial.finish(problem, stream, true);
 }
 
 template <class T, int taps>

@@ -42,6 +42,7 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock) wgrad_small(const __grid_constant__ WgradSmallParams<T> params) {
   using A = acc_t<T>;
   static_assert(2 * kWidth - 1 <= kTapPitch);
+  if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   T* const in = reinterpret_cast<T*>(shared);
   T* const grad = reinterpret_cast<T*>(shared + params.grad_at);
@@ -124,7 +125,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const WgradPartialSums<T> partial(problem, splits);
   params.result = partial.result();
   wgrad_small<T, kWidth><<<dim3(unsigned(groups), unsigned(splits)), kBlock, bytes, stream>>>(params);
-  partial.finish(problem, stream);
+  partial.finish(problem, stream, true);
 }
 
 }  // namespace
