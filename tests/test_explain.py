@@ -161,6 +161,13 @@ CPU_TABLE = [
     ("dgrad", "bfloat16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("wgrad", "float32", "nchw", (8, 64, 61, 3), (1, 1), 1, "wgrad_scale", "flat arrays"),
     ("wgrad", "float32", "nchw", (8, 64, 5, 5), (1, 1), 1, "wgrad_rows", "holds channels"),
+    ("fwd", "float32", "nhwc", (8, 640, 18, 18), (5, 5), 2, "fwd_pixels", "read in place"),
+    ("dgrad", "float32", "nhwc", (8, 416, 14, 14), (7, 7), 1, "fwd_pixels", "read in place"),
+    ("fwd", "float32", "nhwc", (8, 1024, 14, 14), (7, 7), 1, "fwd_rows", "rows are buffered"),  # one set of L1
+    ("fwd", "float16", "nhwc", (8, 416, 14, 14), (7, 7), 1, "fwd_rows", "rows are buffered"),  # widened each time
+    ("fwd", "float32", "nhwc", (1, 120, 56, 56), (13, 13), 1, "fwd_rows", "rows are buffered"),  # long rows
+    ("fwd", "float32", "nhwc", (1, 24, 16, 16), (13, 13), 1, "fwd_pixels", "read in place"),
+    ("fwd", "float32", "nhwc", (8, 12, 28, 28), (1, 11), 1, "fwd_pixels", "read in place"),  # less than a register
 ]
 
 
@@ -168,7 +175,7 @@ CPU_TABLE = [
 def test_choice_on_the_cpu(row):
     direction, *arguments, name, end = row
     capability = torch.ops.customops._cpu_capability()
-    if (capability, name) == ("baseline", "wgrad_pixels"):
+    if capability == "baseline" and (name == "wgrad_pixels" or (name == "fwd_pixels" and max(arguments[3]) > 5)):
         pytest.skip("the oldest processors have no such loops")
     lanes = 16 if capability.startswith("avx512") else 8 if capability == "avx2" else 4
     said = explain(direction, "cpu", *arguments)

@@ -17,8 +17,9 @@ constexpr int64_t kMaxStacked = 64;         // images, unless all are stacked
 constexpr int64_t kPixelsPerTap = 4;        // of all images, at least, for each tap of a stack
 constexpr int64_t kNarrowRow = 4;           // registers
 constexpr int64_t kStackedBytes = 1 << 20;  // of the rows under a window, of one register of channels
-constexpr int64_t kFarPixels = 512;         // bytes: neighbours at multiples of it share few sets of the L1 cache
-constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window, of images that are read in place
+constexpr int64_t kFarPixels = 4 << 10;     // bytes of float32: neighbours at multiples of it share an L1 cache's set
+constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window wider than 7 taps that is read in place
+constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
@@ -121,23 +122,24 @@ bool pixels_pay_on_arm(const Problem& problem, int64_t lanes) {
                      : stride == 2 && width > 2 * kNarrowRow * lanes;
 }
 
-// Whether pixels are best read in place. Higher windows read a row too often: its pixels evict each other from the L1
-// cache, and 16-bit numbers are widened each time. The baseline has no code for higher or wider windows. Wide windows
-// pay for pixels of several registers, at stride 1; forward also flat ones for pixels that fill one.
+// Whether pixels are best read in place. 16-bit numbers are widened each time, too often for high windows; the baseline
+// has no code for higher or wider ones. Windows both high and wide read long rows best from a buffer, and so do high
+// ones whose pixels evict each other from the L1 cache. Wide windows pay for pixels of several registers, at stride 1;
+// forward also flat ones.
 bool reads_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
   const int64_t taps_high = taps_of(problem.y, direction), taps_wide = taps_of(problem.x, direction);
   const int64_t width = direction == Direction::fwd ? problem.x.in : problem.x.out;
   const bool widened = !bf16 && element_bytes(problem.dtype) == 2;
   const int64_t bytes = taps_high * width * problem.channels * element_bytes(problem.dtype);
-  const bool rows_fit_cache = !widened && register_bytes(machine.capability) > kOldestBytes && bytes <= kRowsBytes;
+  const bool may_be_high = !widened && register_bytes(machine.capability) > kOldestBytes &&
+                           (taps_wide <= 7 || width < kShortRow || bytes <= kRowsBytes);
   const int64_t lanes = lanes_of(problem, machine);
   const bool many_channels = problem.x.stride == 1 && problem.channels > lanes;
-  const bool flat =
-      direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1 && problem.channels >= lanes;
+  const bool flat = direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1;
   const bool may_be_wide = (many_channels || flat) && register_bytes(machine.capability) > kOldestBytes;
   const bool evicted =
-      problem.channels * element_bytes(problem.dtype) % kFarPixels == 0 && taps_high >= 5 && width >= 12;
-  return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || rows_fit_cache) && !evicted;
+      problem.channels * sum_bytes(problem.dtype) % kFarPixels == 0 && taps_high >= 5 && width >= kShortRow;
+  return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted;
 }
 
 // Whether wgrad best reads pixels in place. At a stride few taps read each, so that a buffer does not pay. Larger

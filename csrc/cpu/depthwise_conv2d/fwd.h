@@ -36,7 +36,7 @@ Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor, int64_t
   const auto weight = parameter<T>(tensor);
   Buffer<acc_t<T>> packed(plan.packed_channels() * plan.tap_count);
   auto* to = packed.data();
-  for (int64_t c = 0; c < plan.channels; c += plan.block_channels) {
+  for (int64_t c = 0; c < plan.own_channels; c += plan.block_channels) {
     const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, plan.block_channels) : c;
     for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
@@ -59,7 +59,7 @@ Buffer<acc_t<T>> pack_bias(const TilePlan& plan, const std::optional<Tensor>& te
   if (!tensor) return packed;
   const auto bias = parameter<T>(*tensor);
   auto* to = packed.data();
-  for (int64_t c = 0; c < plan.channels; c += plan.block_channels) {
+  for (int64_t c = 0; c < plan.own_channels; c += plan.block_channels) {
     for (int64_t i = c; i < c + plan.block_channels; ++i)
       *to++ = i < plan.channels ? bias(i % plan.weight_channels) : 0;
     for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];

@@ -70,9 +70,9 @@ class RowsKernel {
       if (plan_.channels_last)
         add_up_row<false>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, loader_.buffer_size, position, bias_,
                           to_ + ((n * y.to + oy) * x.to + rx) * pixel + c, x.out_phases * pixel);
-      else
-        add_up_row<false>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, loader_.buffer_size, position, bias_,
-                          result_.data() + ((plan_.whole_planes ? oy * x.to : 0) + rx) * V::kLanes,
+      else  // one register of channels
+        add_up_row<false>(isa, plan_, rows_.data(), end, columns_[rx], rx, c % plan_.own_channels, loader_.buffer_size,
+                          position, bias_, result_.data() + ((plan_.whole_planes ? oy * x.to : 0) + rx) * V::kLanes,
                           x.out_phases * V::kLanes);
     }
     if (plan_.channels_last || plan_.whole_planes) return;

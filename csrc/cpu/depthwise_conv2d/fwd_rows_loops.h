@@ -112,12 +112,12 @@ void add_rows(const InputRow<T>* begin, const InputRow<T>* end, const int64_t* c
   });
 }
 
-// The same for two or four neighbouring taps of one row, of which an instruction adds two products.
+// The same for two, four or eight neighbouring taps of one row, of which an instruction adds two products.
 template <int kTaps, bool kPadded, class V, int kCount, class T>
 void add_pairs_of_taps(const InputRow<T>& row, int64_t column, const BlockPosition& position, V (&out)[kCount]) {
   const int64_t step = position.stride * position.pixel_stride;
   typename V::Pair factor[kTaps / 2], v;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int t = 0; t < kTaps / 2; ++t) {
     const acc_t<T>* weight = row.weight + position.weight_offset + 2 * t * V::kLanes;
     factor[t].load(weight, weight + V::kLanes);
@@ -127,7 +127,7 @@ void add_pairs_of_taps(const InputRow<T>& row, int64_t column, const BlockPositi
   for (int p = 0; p < kCount + kTaps - 2; ++p, advance(at, step), x += position.stride) {
     v.load(pixel_or_zeros<kPadded, V>(row.from + at, x, position.width),
            pixel_or_zeros<kPadded, V>(row.from + at + step, x + position.stride, position.width));
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int t = 0; t < kTaps / 2; ++t)
       if (p - 2 * t >= 0 && p - 2 * t < kCount) out[p - 2 * t].fma(factor[t], v);
   }
@@ -219,25 +219,49 @@ void add_phases(const InputRow<T>* begin, const InputRow<T>* end, const int64_t*
   }
 }
 
-// The same for 7 and more neighbouring taps, 7 at a time, without those that read only padding.
-template <bool kPadded, class V, int kCount, class T>
+// The same for 7 and more neighbouring taps, 7 at a time, then 4, without those that read only padding. From a buffer
+// the 4 are as fast one by one. Of a single row, where an instruction adds two products, 8 at a time, then 2.
+template <bool kInPlace, bool kPadded, class V, int kCount, class T>
 void add_many_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* columns, int64_t taps,
                    const BlockPosition& position, V (&out)[kCount]) {
   const auto left_out = [&](int64_t first, int64_t last) {
     return position.all_padding(columns[first], columns[last], kCount);
   };
-  int64_t first = 0, whole = taps / 7 * 7, single = whole;
+  BlockPosition group = position;
+  const auto from_tap = [&](int64_t tap) -> const BlockPosition& {
+    group.weight_offset = position.weight_offset + tap * V::kLanes;
+    return group;
+  };
+  if constexpr (kByPairs<V, T>)
+    if ((end - row) % 2 == 1) {
+      const InputRow<T>* const single = --end;
+      int64_t t = 0;
+      for (; t + 8 <= taps; t += 8)
+        if (!left_out(t, t + 7)) add_pairs_of_taps<8, kPadded>(*single, columns[t], from_tap(t), out);
+      for (; t + 2 <= taps; t += 2)
+        if (!left_out(t, t + 1)) add_pairs_of_taps<2, kPadded>(*single, columns[t], from_tap(t), out);
+      if (t < taps && !left_out(t, t)) add_rows<kPadded>(single, single + 1, columns, t, taps, position, out);
+      if (row == end) return;
+    }
+  int64_t first = 0, whole = taps / 7 * 7, next = whole;
   while (first < whole && left_out(first, first + 6)) first += 7;
   while (first < whole && left_out(whole - 7, whole - 1)) whole -= 7;
-  while (single < taps && left_out(single, single)) ++single;
-  while (single < taps && left_out(taps - 1, taps - 1)) --taps;
-  BlockPosition groups = position;
-  groups.weight_offset += first * V::kLanes;
-  add_neighbouring_taps<7, kPadded>(row, end, columns[0] + first * position.stride, whole - first, groups, out);
-  add_rows<kPadded>(row, end, columns, single, taps, position, out);
+  add_neighbouring_taps<7, kPadded>(row, end, columns[0] + first * position.stride, whole - first, from_tap(first),
+                                    out);
+  if constexpr (kInPlace)
+    if (taps - next >= 4) {
+      if (!left_out(next, next + 3)) add_neighbouring_taps<4, kPadded>(row, end, columns[next], 4, from_tap(next), out);
+      next += 4;
+    }
+  for (; next < taps; next += 4) {
+    int64_t t = next, last = std::min(next + 4, taps);
+    while (t < last && left_out(t, t)) ++t;
+    while (t < last && left_out(last - 1, last - 1)) --last;
+    add_rows<kPadded>(row, end, columns, t, last, position, out);
+  }
 }
 
-template <int kTaps, bool kPadded, class V, int kCount, class T>
+template <bool kInPlace, int kTaps, bool kPadded, class V, int kCount, class T>
 void add_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* columns, int64_t taps,
               const BlockPosition& position, V (&out)[kCount]) {
   if constexpr (kTaps == kScattered) {
@@ -245,7 +269,7 @@ void add_taps(const InputRow<T>* row, const InputRow<T>* end, const int64_t* col
   } else if constexpr (kTaps == kPhases) {
     add_phases<kPadded>(row, end, columns, taps, position, out);
   } else if constexpr (kTaps == kMany) {
-    add_many_taps<kPadded>(row, end, columns, taps, position, out);
+    add_many_taps<kInPlace, kPadded>(row, end, columns, taps, position, out);
   } else {
     add_neighbouring_taps<kTaps, kPadded>(row, end, columns[0], kTaps, position, out);
   }
@@ -317,7 +341,7 @@ void add_block(const OutputRow<T, O>& outputs, int64_t i) {
       const int64_t at = position.column * position.pixel_stride + (g - outputs.channel) * kCount * position.stride;
       issue_prefetch<kCount * V::kLanes * sizeof(T)>(outputs.prefetch, at, position.stride);
     }
-    add_taps<kTaps, kPadded>(outputs.rows, outputs.rows_end, outputs.columns, outputs.taps, position, out);
+    add_taps<kInPlace, kTaps, kPadded>(outputs.rows, outputs.rows_end, outputs.columns, outputs.taps, position, out);
     const int64_t lanes =
         outputs.channels_last ? std::min<int64_t>(outputs.channels_end - channel, V::kLanes) : V::kLanes;
     O* const to = outputs.to + i * outputs.to_step + (channel - outputs.channel);

@@ -55,7 +55,7 @@ inline int64_t run_of_taps(const std::vector<AxisTaps::Tap>& taps, int64_t begin
   int64_t neighbours = 1;
   while (begin + neighbours < all && next_to(begin + neighbours)) ++neighbours;
   const bool side_by_side = taps[0].phase == taps[all - 1].phase && taps[all - 1].shift - taps[0].shift == all - 1;
-  if (side_by_side && all >= 7) return begin == 0 ? all / 7 * 7 : all - begin;
+  if (side_by_side && all >= 7) return begin == 0 ? all / 7 * 7 : begin % 7 == 0 && all - begin >= 4 ? 4 : all - begin;
   if (all < 4 || (side_by_side && all == 5) || (kOldest<Capability::baseline> && capability() == Capability::baseline))
     return all - begin;
   return neighbours < 3 ? neighbours : neighbours % 3 == 1 ? 4 : 3;
@@ -69,6 +69,7 @@ struct TilePlan {
   AxisTaps y, x;
   int64_t batch, channels;
   int64_t weight_channels;  // those of the weight, which stacked images share
+  int64_t own_channels;     // those whose packed weights no register of channels before them has
   bool channels_last;
   bool whole_planes = false;    // planes are transposed at once, not row by row: their rows are short
   bool whole_images = false;    // small channels_last images are loaded at once, and all their rows are summed at once
@@ -102,6 +103,8 @@ struct TilePlan {
     block_channels = !vectorizes_pixels ? register_lanes : channels_last ? channels : 1;
     register_stride = std::lcm(block_channels, register_lanes);
     weight_copies = block_channels == 1 ? 1 : register_stride;
+    own_channels = weight_channels < channels ? std::lcm(weight_channels, block_channels) : channels;
+    own_channels = std::min(own_channels, channels);
     int64_t tile = kTileChannels * (element_bytes < 4 ? 2 : 1);
     const int64_t threads = torch::stable::get_num_threads();
     // All channels of a row that is read in place, which is then one stretch of memory, or fewer where there are too
@@ -194,7 +197,7 @@ struct TilePlan {
     return bytes <= kBufferBytes && wasted > (wgrad ? 2.5 : 2.05);
   }
 
-  int64_t packed_channels() const { return ceil_div(channels, block_channels) * weight_copies; }
+  int64_t packed_channels() const { return ceil_div(own_channels, block_channels) * weight_copies; }
   int64_t tile_outputs() const { return tile_pixels * block_channels * tile_blocks; }
   // The end of the channels of the tile that begins with channel c.
   int64_t channels_end(int64_t c) const { return std::min(c + block_channels * tile_blocks, channels); }
