@@ -68,7 +68,7 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
 def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:
     kernels = [name for name in KERNELS if name.startswith("wgrad") == (direction == "wgrad")]
     if problem.layout == "nhwc":
-        kernels += [f"planes:{k}" for k in kernels if k not in ("fwd_torch", "fwd_cudnn", "wgrad_torch")]
+        kernels += [f"planes:{k}" for k in kernels if k not in ("fwd_cudnn", "wgrad_torch")]
     return kernels
 
 
@@ -87,11 +87,8 @@ def computes(kernel: str, direction: str, problem: sweep_cases.Problem) -> bool:
 
 
 def measure(direction: str, problem: sweep_cases.Problem) -> dict[str, float]:
-    torch.manual_seed(0)
-    first = sweep_timing.inputs(problem, "cuda")
-    used = sum(t.numel() for t in (first[0], first[2])) * first[0].element_size()
-    copies = min(sweep_timing.COPIES, max(1, math.ceil(sweep_timing.ROTATED_BYTES["cuda"] / used)))
-    sets = [first, *(sweep_timing.inputs(problem, "cuda") for _ in range(copies - 1))]
+    sets = sweep_timing.input_sets(problem, "cuda")
+    first = sets[0]
     call = sweep_timing.ours(direction, problem)
     expected, calls = call(*first), {sweep_timing.OURS: call}
     for kernel in candidates(direction, problem):

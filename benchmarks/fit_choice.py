@@ -102,8 +102,10 @@ int main() {
     const ConvAxis y{h, (h + 2 * ph - dh * (kh - 1) - 1) / sh + 1, kh, sh, ph, dh};
     const ConvAxis x{w, (w + 2 * pw - dw * (kw - 1) - 1) / sw + 1, kw, sw, pw, dw};
     const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad";
-    const Problem problem = simplified({n, c, dgrad ? dgrad_axis(y) : forward_axis(y),
-                                  dgrad ? dgrad_axis(x) : forward_axis(x), last != 0, dgrad, dtype, false, 16, 16});
+    const MetWindow met = wgrad ? MetWindow{y, x, 0, 0} : met_window(n, c, y, x, dgrad);
+    const Problem problem =
+        simplified({n, c, dgrad ? dgrad_axis(met.y) : forward_axis(met.y), dgrad ? dgrad_axis(met.x)
+                    : forward_axis(met.x), last != 0, dgrad, dtype, false, 16, 16});
     const Choice choice = wgrad ? choose_wgrad(problem, kH200) : choose_forward(problem, kH200);
     std::cout << (choice.copies_to_planes ? "planes:" : "") << name_of(choice.kernel) << ' ';
     for (int i = 0; i < kKernels; ++i) {

@@ -56,6 +56,15 @@ def inputs(p: Problem, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.T
     return image(*p.shape[2:]), weight, image(*p.out)
 
 
+def input_sets(p: Problem, device: str) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Several such, always the same: calls that take turns with them find little in the caches."""
+    torch.manual_seed(0)
+    first = inputs(p, device)
+    used = sum(t.numel() for t in (first[0], first[2])) * first[0].element_size()
+    copies = min(COPIES, max(1, math.ceil(ROTATED_BYTES[device] / used)))
+    return [first, *(inputs(p, device) for _ in range(copies - 1))]
+
+
 def ours(direction: str, p: Problem) -> Call:
     """The op that a forward or a backward pass calls, by itself."""
     ops = torch.ops.customops
@@ -229,9 +238,8 @@ def medians(timer: CpuTimer | GraphTimer, rounds: int) -> dict[str, float]:
 def measure(direction: str, p: Problem, device: str, second_look: float) -> dict:
     """{"us", "ratio"}; the "first" such, if it was a loser's; "error" where values are wrong. Raises what ours does."""
     set_precision()
-    torch.manual_seed(0)
-    first = inputs(p, device)
-    call = ours(direction, p)
+    sets = input_sets(p, device)
+    first, call = sets[0], ours(direction, p)
     running["name"] = OURS
     result = call(*first)
     running["name"] = "float64"
@@ -239,9 +247,6 @@ def measure(direction: str, p: Problem, device: str, second_look: float) -> dict
     if direction != "wgrad" and is_channels_last(result) != is_channels_last(first[0]):
         error = error or f"strides {result.stride()}"
     found = {"error": error} if error else {}
-    used = sum(t.numel() for t in (first[0], first[2])) * first[0].element_size()
-    copies = min(COPIES, max(1, math.ceil(ROTATED_BYTES[device] / used)))
-    sets = [first, *(inputs(p, device) for _ in range(copies - 1))]
     calls = {OURS: call} | {name: theirs(direction, p, flags) for name, flags in PEERS[device].items()}
     timer = (CpuTimer if device == "cpu" else GraphTimer)(calls, sets)
     found |= rated(medians(timer, ROUNDS))

@@ -60,10 +60,12 @@ void check_sizes(const Numbers& n) {
   check_elements("kernel", {n[1], n[4], n[5]});
 }
 
-std::string explain_cuda(const std::string& direction, const std::string& device, const Numbers& n, const ConvAxis& y,
-                         const ConvAxis& x, ScalarType dtype) {
+std::string explain_cuda(const std::string& direction, const std::string& device, const Numbers& n,
+                         const ConvAxis& all_y, const ConvAxis& all_x, ScalarType dtype) {
   using namespace cuda::depthwise;
   const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad", channels_last = n[14] != 0 && n[1] > 1;
+  const auto [y, x, first_y, first_x] =
+      wgrad ? MetWindow{all_y, all_x, 0, 0} : met_window(n[0], n[1], all_y, all_x, dgrad);
   const Gpu gpu = gpu_of(device);
   const Problem problem =
       simplified({n[0], n[1], dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),
@@ -71,7 +73,10 @@ std::string explain_cuda(const std::string& direction, const std::string& device
   const Choice choice = wgrad ? choose_wgrad(problem, gpu) : choose_forward(problem, gpu);
   std::string text = name_of(choice.kernel);
   if (choice.copies_to_planes) text += " after a copy into contiguous images";
-  return text + ": " + choice.reason;
+  text += std::string(": ") + choice.reason;
+  if (y.taps < all_y.taps || x.taps < all_x.taps)
+    text += "; only " + std::to_string(y.taps) + "x" + std::to_string(x.taps) + " of the taps meet a pixel";
+  return text;
 }
 
 std::string explain(std::string direction, std::string device, Numbers n, std::string dtype_name) {

@@ -137,6 +137,19 @@ def test_windows_wider_or_higher_than_images(channels, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize(("kernel", "size", "stride", "padding", "dilation"), [
+    ((5, 51), (7, 7), 1, (2, 25), 1), ((29, 29), (7, 9), 1, (14, 14), 1), ((24, 9), (7, 6), 1, (12, 4), 1),
+    ((31, 7), (9, 9), (2, 1), (15, 3), 1), ((9, 40), (8, 8), 1, (8, 60), (2, 3)),
+])  # fmt: skip
+def test_many_outputs_of_windows_larger_than_the_image(kernel, size, stride, padding, dilation, memory_format, device):
+    """The CUDA ops copy the part of the weight that meets a pixel; a float32 one for 16-bit images too."""
+    for dtype, weight_dtype in ((torch.float32, torch.float32), (torch.float16, torch.float32)):
+        x = image((4, 480, *size), dtype, device, memory_format)
+        weight = randn(480, 1, *kernel, dtype=weight_dtype, device=device, seed=1)
+        assert_all(x, weight, randn(480, dtype=weight_dtype, device=device, seed=2), stride, padding, dilation)
+
+
+@memory_formats
 @pytest.mark.parametrize(("channels", "width", "stride"), [(12, 9, 8), (3, 31, 30), (3, 1001, 500), (1, 1001, 1000)])
 def test_strides_that_leave_one_pixel(channels, width, stride, memory_format, device):
     """Rows are put together from phases, most of which have fewer pixels than the first."""

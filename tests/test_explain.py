@@ -133,6 +133,28 @@ def test_choice(row):
     assert len(text.split(": ", 1)[1]) > 10  # the reason
 
 
+def taps_that_meet(size, out, taps, stride, padding, dilation):
+    """Of an axis: from the first that reads a pixel for some output to the last."""
+    reads = [t for t in range(taps) if any(0 <= o * stride + t * dilation - padding < size for o in range(out))]
+    return reads[-1] - reads[0] + 1
+
+
+@pytest.mark.parametrize("direction", ["fwd", "dgrad"])
+@pytest.mark.parametrize(("size", "kernel", "stride", "padding", "dilation"), [
+    ((7, 7), (5, 51), (1, 1), (2, 25), (1, 1)), ((7, 12), (29, 29), (1, 1), (14, 14), (1, 1)),
+    ((9, 9), (31, 6), (2, 1), (15, 2), (1, 1)), ((10, 6), (9, 27), (1, 3), (8, 26), (2, 2)),
+])  # fmt: skip
+def test_taps_that_meet_no_pixel_are_left_out(direction, size, kernel, stride, padding, dilation):
+    out = [(s + 2 * p - d * (k - 1) - 1) // step + 1
+           for s, k, step, p, d in zip(size, kernel, stride, padding, dilation, strict=True)]  # fmt: skip
+    axes = zip(size, out, kernel, stride, padding, dilation, strict=True)
+    met = "x".join(str(taps_that_meet(*axis)) for axis in axes)
+    problem = (64, 512, *size), kernel, stride, padding, dilation
+    assert explain(direction, "cuda", "float32", "nhwc", *problem).endswith(f"; only {met} of the taps meet a pixel")
+    few = (1, 8, *size), *problem[1:]
+    assert "meet a pixel" not in explain(direction, "cuda", "float32", "nhwc", *few)
+
+
 def test_every_kernel_is_chosen_somewhere():
     files = {path.stem for path in (CSRC / "cuda/depthwise_conv2d").glob("*.cu")}
     assert {row[-1].split()[0] for row in TABLE} == files | TORCH

@@ -37,7 +37,7 @@ inline std::vector<Choice> candidates(const Problem& problem, bool wgrad, const 
   for (int i = 0; i < kKernels; ++i)
     for (const bool copies : {false, true}) {
       const auto kernel = Kernel(i);
-      if (is_wgrad(kernel) != wgrad || (copies && (is_torchs(kernel) || !problem.channels_last)) ||
+      if (is_wgrad(kernel) != wgrad || (copies && (!may_copy_to_planes(kernel) || !problem.channels_last)) ||
           is_hopeless(kernel, problem) || (kernel == chosen.kernel && copies == chosen.copies_to_planes))
         continue;
       if (takes(kernel, copies ? as_planes(problem) : problem, gpu))

@@ -19,7 +19,7 @@ struct Candidate {
 // others.
 inline bool may_choose(const Candidate& candidate, const Problem& problem, const Gpu& gpu) {
   if (candidate.kernel == Kernel::kFwdCudnn && problem.channels_last && outputs(problem) >= 1'000'000) return false;
-  if (candidate.copies_to_planes && is_torchs(candidate.kernel)) return false;
+  if (candidate.copies_to_planes && !may_copy_to_planes(candidate.kernel)) return false;
   return takes(candidate.kernel, candidate.copies_to_planes ? as_planes(problem) : problem, gpu);
 }
 

@@ -7,6 +7,7 @@
 // the image in the place of `in` and the gradient in the place of the taps, and sums over the batch.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -65,6 +66,39 @@ inline bool is_dense(const Axis& a) { return a.up == 1 && a.down == 1 && a.dilat
 inline Axis forward_axis(const ConvAxis& a) { return {a.in, a.out, a.taps, 1, a.stride, a.pad, a.dilation}; }
 inline Axis dgrad_axis(const ConvAxis& a) {
   return {a.out, a.in, a.taps, a.stride, 1, a.dilation * (a.taps - 1) - a.pad, a.dilation};
+}
+
+// Whether an axis is padded alike on both sides, as far as its outputs show.
+inline bool symmetric(const ConvAxis& a) {
+  return a.pad >= 0 && (a.in + 2 * a.pad - a.dilation * (a.taps - 1) - 1) / a.stride + 1 == a.out;
+}
+
+// A window without the taps at its edges that meet no pixel for any output, as 51 taps have over 7 pixels.
+struct MetWindow {
+  ConvAxis y, x;
+  int64_t first_y, first_x;  // of the taps that are left
+};
+
+// The first tap along an axis that meets a pixel, and what is left of the axis from there on.
+inline std::pair<int64_t, ConvAxis> met_axis(ConvAxis a) {
+  const int64_t unmet = ceil_div(std::max<int64_t>(0, a.pad - (a.out - 1) * a.stride), a.dilation);
+  const int64_t first = std::min(unmet, a.taps - 1), last = std::min(a.taps - 1, (a.in - 1 + a.pad) / a.dilation);
+  a.taps = std::max<int64_t>(1, last - first + 1), a.pad -= first * a.dilation;
+  return {first, a};
+}
+
+// Of forward and dgrad. All taps are left where the others are few: what is left of the weight has to be copied, which
+// takes a GPU about as long as 8 million multiply-adds. Padding stays as symmetric as it was, so that what torch can
+// compute does not depend on this.
+inline MetWindow met_window(int64_t batch, int64_t channels, const ConvAxis& y, const ConvAxis& x, bool dgrad) {
+  const auto [first_y, met_y] = met_axis(y);
+  const auto [first_x, met_x] = met_axis(x);
+  const double taps = double(y.taps) * double(x.taps), met = double(met_y.taps) * double(met_x.taps);
+  const double outputs = double(batch * channels) * double(dgrad ? y.in * x.in : y.out * x.out);
+  if (met > 0.75 * taps || outputs * (taps - met) < 8e6 || symmetric(met_y) != symmetric(y) ||
+      symmetric(met_x) != symmetric(x))
+    return {y, x, 0, 0};
+  return {met_y, met_x, first_y, first_x};
 }
 
 inline int64_t outputs(const Problem& problem) {

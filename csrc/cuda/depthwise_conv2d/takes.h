@@ -389,10 +389,9 @@ inline bool torch_cudnn_takes(const Problem& problem) {
          problem.y.out * problem.x.out > 1 && torch_takes(problem);
 }
 
-// These are called for the images as they are: no copy is made for them.
-inline bool is_torchs(Kernel kernel) {
-  return kernel == Kernel::kFwdTorch || kernel == Kernel::kFwdCudnn || kernel == Kernel::kWgradTorch;
-}
+// Whether channels_last images may be copied into contiguous ones for it. torch's kernels get the images as they are,
+// but for the native one: it makes the first copy by itself, and the second one pays off under large windows.
+inline bool may_copy_to_planes(Kernel kernel) { return kernel != Kernel::kFwdCudnn && kernel != Kernel::kWgradTorch; }
 
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
   switch (kernel) {
