@@ -125,6 +125,26 @@ def test_images_that_are_only_multiplied(channels, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize("channels", [1, 2, 3, 8, 61])
+@pytest.mark.parametrize(("stride", "padding"), [(2, 0), ((1, 3), (2, 0)), ((4, 3), (1, 2)), (1, (0, 1)), (1, 0)])
+def test_one_tap_of_many_outputs(stride, padding, channels, memory_format, device):
+    """A thread of the CUDA kernel computes neighbours in memory, in several pixels, rows, planes or images."""
+    batch = 2 if device == "cpu" else 2**18 // (channels * 23 * 5) + 1
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        x = image((batch, channels, 23, 5), dtype, device, memory_format)
+        weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, 1), ()))
+        assert_all(x, weight, bias, stride, padding)
+        assert_all(x, weight, None, stride, padding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_vectors_of_outputs_that_gather_pixels(dtype, device):
+    """So many outputs of contiguous images, one tap and a stride, that a thread of the CUDA kernel computes vectors."""
+    x = image((1025 if device == "cuda" else 2, 3, 41, 17), dtype, device, torch.contiguous_format)
+    assert_all(x, randn(3, 1, 1, 1, dtype=dtype, device=device, seed=1), None, (1, 2))
+
+
+@memory_formats
 @pytest.mark.parametrize("channels", [3, 8, 20, 70])
 def test_windows_wider_or_higher_than_images(channels, memory_format, device):
     """Taps that read only padding are left out."""

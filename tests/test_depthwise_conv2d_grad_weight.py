@@ -258,10 +258,14 @@ def test_long_sums_keep_their_precision(device):
         ((3, 2, 64, 64), 1, 0),
         ((1, 1, 1, 70_000), 1, 0),
         ((40, 300, 3, 3), 3, 4),
+        ((40, 47, 6, 6), 2, 0),
+        ((5, 21, 63, 1), (3, 4), 0),
+        ((7, 227, 6, 27), 1, 0),
+        ((3, 61, 151, 153), 1, 0),
     ],
 )
 def test_weight_gradients_of_one_tap(shape, stride, padding, dtype, memory_format, device):
-    """A warp a channel, a block, and several; by vectors, and where outputs lie on padding."""
+    """A warp a channel, a block, and several; by vectors, of several pixels too, and where outputs lie on padding."""
     x = image(shape, dtype, device, memory_format)
     weight = randn(shape[1], 1, 1, 1, dtype=dtype, device=device).requires_grad_()
     y = depthwise_conv2d(x, weight, None, stride, padding)
@@ -269,6 +273,21 @@ def test_weight_gradients_of_one_tap(shape, stride, padding, dtype, memory_forma
     (actual,) = torch.autograd.grad(y, weight, grad)
     exact = x.double().cpu(), weight.shape, grad.double().cpu()
     assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, padding, groups=shape[1]))
+
+
+@memory_formats
+@pytest.mark.parametrize("shape", [(7, 29, 6, 27), (3, 61, 151, 153)])
+def test_infinities_in_weight_gradients_of_one_tap(shape, memory_format, device):
+    """Vectors that two channels or the end of the images share, and pixels that are computed together."""
+    for dtype in (torch.float16, torch.float32):
+        x, grad = (image(shape, dtype, device, memory_format, seed=seed) for seed in (1, 2))
+        finite = ops._depthwise_conv2d_grad_weight(grad, x, 1, 1, 1, 1, 0, 0, 1, 1)
+        x[1, 3, 0, 0], x[-1, -1, -1, -1], grad[0, 8, -1, -1] = float("inf"), float("nan"), float("-inf")
+        actual = ops._depthwise_conv2d_grad_weight(grad, x, 1, 1, 1, 1, 0, 0, 1, 1)
+        seen = torch.zeros(shape[1], dtype=torch.bool, device=device)
+        seen[[3, 8, shape[1] - 1]] = True
+        assert torch.equal(actual.isfinite().flatten(), ~seen)
+        assert torch.equal(actual[~seen], finite[~seen])
 
 
 # As much as tensor cores are given, more in one image, and more in one split of a batch if nothing held it back.

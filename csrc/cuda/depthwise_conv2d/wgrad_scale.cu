@@ -8,7 +8,11 @@
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kMaxBlock = 1024;
+constexpr int kMaxBlock = 1024, kMaxChunk = 32;  // threads; elements of a chunk of channels
+
+// Units whose loads a thread waits for together.
+template <class T, int kVector>
+constexpr int kUnitsAtOnce = kVector * sizeof(T) == kAccess ? 4 : 8;
 
 // Units are what a thread multiplies at a time: outputs, or vectors that overlap a plane of the gradient.
 template <class T>
@@ -16,9 +20,9 @@ struct WgradScaleParams {
   const T *in, *grad;
   WgradResult<T> result;
   Divider<uint32_t> row, rows;  // units of a row of the gradient; rows of an image
-  Divider<uint32_t> chunk;      // vectors of channels that a block takes; channels_last alone
-  int channels, in_h, in_w, down_y, down_x, pad_y, pad_x, members;
-  int64_t plane, elements;  // of a plane, and of all; vectors of planes alone
+  int channels, in_h, in_w, down_y, down_x, pad_y, pad_x;
+  int log_chunk;            // of the vectors of channels that a block takes; channels_last alone
+  int64_t plane, elements;  // of a plane, and of all; flat images alone
   uint32_t units, units_a_split;
 };
 
@@ -39,23 +43,35 @@ __device__ ScaleUnit unit_at(const WgradScaleParams<T>& params, uint32_t number)
   return unit;
 }
 
+// Zeros instead of the elements that the bits of `part` leave out.
+template <class T, int kVector>
+__device__ void keep_part(Access<T, kVector>& vector, uint32_t part) {
+  T* const at = reinterpret_cast<T*>(&vector);
+#pragma unroll
+  for (int v = 0; v < kVector; ++v) at[v] = part >> v & 1 ? at[v] : T{};
+}
+
 // Adds the products of units begin, begin + step, ... read(number, pixels, grads): one access each, zeros if there are
-// none.
+// none; returns which of their elements count. Elements are only looked at after all loads.
 template <int kVector, class T, class A, class Read>
 __device__ void add_units(uint32_t begin, uint32_t end, uint32_t step, const Read& read, A (&sum)[kVector]) {
-  constexpr int kAtOnce = kVector * sizeof(T) == kAccess ? 4 : 8;
+  constexpr int kAtOnce = kUnitsAtOnce<T, kVector>;
+  constexpr uint32_t kAll = (1u << kVector) - 1;
 #pragma unroll 1
   for (uint32_t unit = begin; unit < end; unit += kAtOnce * step) {
     Access<T, kVector> pixels[kAtOnce], grads[kAtOnce];
+    uint32_t part_of[kAtOnce];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      pixels[k] = grads[k] = Access<T, kVector>{};
-      if (unit + k * step < end) read(unit + k * step, pixels[k], grads[k]);
+      pixels[k] = grads[k] = Access<T, kVector>{}, part_of[k] = kAll;
+      if (unit + k * step < end) part_of[k] = read(unit + k * step, pixels[k], grads[k]);
     }
 #pragma unroll
-    for (int k = 0; k < kAtOnce; ++k)
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (part_of[k] != kAll) keep_part<T, kVector>(pixels[k], part_of[k]), keep_part<T, kVector>(grads[k], part_of[k]);
 #pragma unroll
       for (int v = 0; v < kVector; ++v) sum[v] += widen(part<T>(grads[k], v)) * widen(part<T>(pixels[k], v));
+    }
   }
 }
 
@@ -74,17 +90,17 @@ __device__ A add_team(A sum, A* sums) {
   return total;
 }
 
-// Elements [begin, end) of a vector of the flat images; the last one may be cut by their end. Zeros elsewhere.
-template <int kVector, class T>
-__device__ Access<T, kVector> read_part(const T* images, int64_t first, int begin, int end, int64_t elements) {
-  Access<T, kVector> whole{};
-  T* const at = reinterpret_cast<T*>(&whole);
-  const bool cut = first + kVector > elements;
-  if (!cut) whole = *reinterpret_cast<const Access<T, kVector>*>(images + first);
-  if (cut || begin > 0 || end < kVector)
+// A vector of the flat images; zeros behind their end.
+template <class T, int kVector>
+__device__ void read_flat(const T* images, int64_t first, int64_t elements, Access<T, kVector>& vector) {
+  if (first + kVector <= elements) {
+    vector = *reinterpret_cast<const Access<T, kVector>*>(images + first);
+    return;
+  }
+  T* const at = reinterpret_cast<T*>(&vector);
 #pragma unroll
-    for (int v = 0; v < kVector; ++v) at[v] = v < begin || v >= end ? T{} : (cut ? images[first + v] : at[v]);
-  return whole;
+  for (int v = 0; v < kVector; ++v)
+    if (first + v < elements) at[v] = images[first + v];
 }
 
 // blockDim: threads of a team, teams; blockIdx: teams, splits of a channel's units.
@@ -96,14 +112,16 @@ __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_planes(const __grid_con
   const int channel = int(blockIdx.x * blockDim.y + threadIdx.y);
   const uint32_t begin = blockIdx.y * params.units_a_split, end = min(params.units, begin + params.units_a_split);
   A each[kVector] = {};
-  const auto read = [&](uint32_t number, Pixels& pixels, Pixels& grads) {
+  start_next_kernel();
+  const auto read = [&](uint32_t number, Pixels& pixels, Pixels& grads) -> uint32_t {
     if constexpr (kVector == 1) {
       const ScaleUnit unit = unit_at(params, number);
-      if (!unit.inside) return;
+      if (!unit.inside) return 1;
       const int64_t plane = int64_t(unit.image) * params.channels + channel;
       const int out_h = int(params.rows.divisor), out_w = int(params.row.divisor);
       pixels = *reinterpret_cast<const Pixels*>(params.in + (plane * params.in_h + unit.y) * params.in_w + unit.x);
       grads = *reinterpret_cast<const Pixels*>(params.grad + (plane * out_h + unit.out_y) * out_w + unit.out_x);
+      return 1;
     } else {
       uint32_t image = number;
       const uint32_t vector = params.row.divmod(image);
@@ -111,9 +129,10 @@ __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_planes(const __grid_con
       const int64_t first = (start / kVector + vector) * kVector;
       const int from = int(max(start - first, int64_t(0))),
                 to = int(min(start + params.plane - first, int64_t(kVector)));
-      if (from >= to) return;
-      pixels = read_part<kVector>(params.in, first, from, to, params.elements);
-      grads = read_part<kVector>(params.grad, first, from, to, params.elements);
+      if (from >= to) return (1u << kVector) - 1;
+      read_flat<T, kVector>(params.in, first, params.elements, pixels);
+      read_flat<T, kVector>(params.grad, first, params.elements, grads);
+      return (1u << to) - (1u << from);
     }
   };
   if (channel < params.channels) add_units<kVector, T>(begin + threadIdx.x, end, blockDim.x, read, each);
@@ -124,55 +143,75 @@ __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_planes(const __grid_con
   if (threadIdx.x == 0 && channel < params.channels) params.result.write(blockIdx.y, params.channels, channel, sum);
 }
 
-// blockIdx: chunks of channels, splits of the pixels. Neighbouring threads take neighbouring channels.
-template <class T, int kVector>
+// blockIdx: chunks of channels, splits of the pixels. Neighbouring threads take neighbouring channels. Where each
+// output meets the pixel of its own index, the images are flat, and a number of pixels may count as one with as many
+// channels more (launch_flat_pixels).
+template <class T, int kVector, bool kFlat>
 __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_pixels(const __grid_constant__ WgradScaleParams<T> params) {
   using A = acc_t<T>;
   using Pixels = Access<T, kVector>;
-  __shared__ A sums[kMaxBlock * kVector];
-  uint32_t member = threadIdx.x;
-  const int chunk = int(params.chunk.divisor) * kVector, lane = int(params.chunk.divmod(member)) * kVector;
-  const int first_channel = int(blockIdx.x) * chunk, channel = first_channel + lane;
+  __shared__ A sums[kMaxBlock / kWarp * kMaxChunk];
+  start_next_kernel();
+  const int vectors = 1 << params.log_chunk, chunk = vectors * kVector;
+  const uint32_t member = threadIdx.x >> params.log_chunk, members = blockDim.x >> params.log_chunk;
+  const int first_channel = int(blockIdx.x) * chunk, lane = int(threadIdx.x & (vectors - 1)) * kVector;
+  const int channel = first_channel + lane;
   const uint32_t begin = blockIdx.y * params.units_a_split, end = min(params.units, begin + params.units_a_split);
   A sum[kVector] = {};
   const auto read = [&](uint32_t number, Pixels& pixels, Pixels& grads) {
-    const ScaleUnit unit = unit_at(params, number);
-    if (!unit.inside) return;
-    const int64_t at = (int64_t(unit.image) * params.in_h + unit.y) * params.in_w + unit.x;
-    pixels = *reinterpret_cast<const Pixels*>(params.in + at * params.channels + channel);
-    grads = *reinterpret_cast<const Pixels*>(params.grad + int64_t(number) * params.channels + channel);
+    if constexpr (kFlat) {
+      const int64_t first = int64_t(number) * params.channels + channel;
+      read_flat<T, kVector>(params.in, first, params.elements, pixels);
+      read_flat<T, kVector>(params.grad, first, params.elements, grads);
+    } else if (const ScaleUnit unit = unit_at(params, number); unit.inside) {
+      const int64_t at = (int64_t(unit.image) * params.in_h + unit.y) * params.in_w + unit.x;
+      pixels = *reinterpret_cast<const Pixels*>(params.in + at * params.channels + channel);
+      grads = *reinterpret_cast<const Pixels*>(params.grad + int64_t(number) * params.channels + channel);
+    }
+    return (1u << kVector) - 1;
   };
-  const bool busy = channel < params.channels && int(member) < params.members;
-  if (busy) add_units<kVector, T>(begin + member, end, params.members, read, sum);
+  if (channel < params.channels) add_units<kVector, T>(begin + member, end, members, read, sum);
+  // The members of a warp, and then the warps.
 #pragma unroll
-  for (int v = 0; v < kVector; ++v)
-    if (int(member) < params.members) sums[int(member) * chunk + lane + v] = sum[v];
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    if (distance >= vectors)
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) sum[v] += __shfl_xor_sync(0xffffffff, sum[v], distance);
+  if (int(threadIdx.x) % kWarp < vectors)
+#pragma unroll
+    for (int v = 0; v < kVector; ++v) sums[int(threadIdx.x) / kWarp * kMaxChunk + lane + v] = sum[v];
   __syncthreads();
-  // As many threads as have a channel each add up some of the members, and the first of them what those have found.
-  const int parts = int(blockDim.x) / chunk, c = int(threadIdx.x) % chunk, own = int(threadIdx.x) / chunk;
+  const int c = int(threadIdx.x);
+  if (c >= chunk || first_channel + c >= params.channels) return;
   A total = 0;
-  if (own < parts)
-    for (int m = own; m < params.members; m += parts) total += sums[m * chunk + c];
-  __syncthreads();
-  if (own < parts) sums[own * chunk + c] = total;
-  __syncthreads();
-  if (own > 0 || first_channel + c >= params.channels) return;
-  for (int p = 1; p < min(parts, params.members); ++p) total += sums[p * chunk + c];
+#pragma unroll 8
+  for (int w = 0; w < int(blockDim.x) / kWarp; ++w) total += sums[w * kMaxChunk + c];
   params.result.write(blockIdx.y, params.channels, first_channel + c, total);
 }
 
 // How many threads take a channel, or a chunk of them, and how many splits there are. One split, without a second
 // kernel, as long as its threads have few units. Fixed numbers, so that results depend on shapes alone.
 struct ScaleWork {
-  int64_t threads, splits;
+  int64_t threads, splits = 1;
 
-  // lanes: threads for each unit; groups: channels or chunks.
-  ScaleWork(int64_t least_threads, int64_t units, int64_t lanes, int64_t groups) : threads(least_threads), splits(1) {
+  // lanes: threads for each unit; groups: channels or chunks; few: units that are not worth more threads; narrow: of
+  // accesses of less than 16 bytes, whose threads need fewer registers.
+  ScaleWork(int64_t least_threads, int64_t units, int64_t lanes, int64_t groups, int64_t few, bool narrow)
+      : threads(least_threads) {
     constexpr int64_t kWantedThreads = 1 << 18, kFewUnits = 16, kUnits = 8;
-    while (threads < kMaxBlock && 4 * threads < units * lanes && threads * groups < kWantedThreads) threads *= 2;
-    if (units * lanes > kFewUnits * threads)
-      splits = std::clamp<int64_t>(std::min(units * lanes / (kUnits * threads), kWantedThreads / (threads * groups)), 1,
-                                   65535);
+    while (threads < kMaxBlock && few * threads < units * lanes && 2 * threads * groups <= kWantedThreads) threads *= 2;
+    if (units * lanes <= kFewUnits * threads) return;
+    // Blocks of few threads, whose last wave takes less of the time, and as many as fill one to four waves.
+    constexpr int64_t kBlock = kThreads;
+    const int64_t wave = kH200.multiprocessors * (narrow ? 6 : 4);
+    const int64_t most = std::min<int64_t>(units * lanes / (kUnits * kBlock), 65535);
+    threads = std::min(threads, kBlock);
+    double best = 0;
+    for (int64_t waves = 1; waves <= 4; ++waves) {
+      const int64_t fit = std::clamp<int64_t>(wave * waves / groups, 1, std::max<int64_t>(most, 1));
+      const double full = double(fit * groups) / double(round_up(fit * groups, wave));
+      if (full > best * 1.05) best = full, splits = fit;
+    }
   }
 };
 
@@ -189,16 +228,16 @@ WgradScaleParams<T> scale_params(const WgradProblem& problem) {
   return params;
 }
 
-// launch(splits), with the partial sums.
+// launch(splits), with the partial sums: `each` of them a split.
 template <class T, class Launch>
-void launch_splits(const WgradProblem& problem, WgradScaleParams<T>& params, int64_t splits, cudaStream_t stream,
-                   const Launch& launch) {
+void launch_splits(const WgradProblem& problem, WgradScaleParams<T>& params, int64_t splits, int64_t each,
+                   cudaStream_t stream, const Launch& launch) {
   params.units_a_split = uint32_t(ceil_div(params.units, splits));
   splits = ceil_div(params.units, params.units_a_split);
-  const WgradPartialSums<T> sums(problem, splits);
+  const WgradPartialSums<T> sums(problem, splits * each);
   params.result = sums.result();
   launch(unsigned(splits));
-  sums.finish(problem, stream);
+  sums.finish(problem, stream, true);
 }
 
 template <class T, int kVector>
@@ -209,26 +248,48 @@ void launch_planes(const WgradProblem& problem, cudaStream_t stream) {
     params.row = Divider<uint32_t>(vectors), params.units = uint32_t(problem.batch * vectors);
     params.plane = problem.x.out, params.elements = problem.batch * problem.channels * problem.x.out;
   }
-  const ScaleWork work(kWarp, params.units, 1, problem.channels);
+  const ScaleWork work(kWarp, params.units, 1, problem.channels, 4, kVector == 1);
   const int64_t teams = std::max<int64_t>(kThreads / work.threads, 1);
-  launch_splits(problem, params, work.splits, stream, [&](unsigned splits) {
+  launch_splits(problem, params, work.splits, 1, stream, [&](unsigned splits) {
     const dim3 grid(unsigned(ceil_div(problem.channels, teams)), splits);
     wgrad_scale_planes<T, kVector><<<grid, dim3(unsigned(work.threads), unsigned(teams)), 0, stream>>>(params);
   });
 }
 
-template <class T, int kVector>
-void launch_pixels(const WgradProblem& problem, cudaStream_t stream) {
-  constexpr int64_t kMostVectors = 2 * kSector / int64_t(kVector * sizeof(T));
+// `joined` pixels of flat images count as one, and each of its sums as those of so many splits.
+template <class T, int kVector, bool kFlat>
+void launch_pixels(const WgradProblem& problem, int64_t joined, cudaStream_t stream) {
+  constexpr int64_t kMost = 2 * kSector / int64_t(kVector * sizeof(T)), kFew = 1 << 17, kShort = 8 * 512;
+  static_assert(kMost * kVector <= kMaxChunk);
   auto params = scale_params<T>(problem);
-  const int64_t vectors = problem.channels / kVector, chunks = ceil_div(vectors, kMostVectors),
-                chunk = ceil_div(vectors, chunks);
-  const ScaleWork work(kThreads, params.units, chunk, chunks);
-  params.chunk = Divider<uint32_t>(chunk), params.members = int(work.threads / chunk);
-  launch_splits(problem, params, work.splits, stream, [&](unsigned splits) {
-    const dim3 grid(unsigned(ceil_div(vectors, chunk)), splits);
-    wgrad_scale_pixels<T, kVector><<<grid, unsigned(work.threads), 0, stream>>>(params);
+  params.elements = params.units * problem.channels, params.units = uint32_t(ceil_div(params.units, joined));
+  params.channels = int(problem.channels * joined);
+  const int64_t vectors = params.channels / kVector, access = kVector * sizeof(T);
+  int log_chunk = 0;
+  while ((1 << log_chunk) < std::min(vectors, kMost)) ++log_chunk;
+  // Less of little work than whole sectors of memory, so that more blocks share it.
+  while (params.units * vectors <= kFew && params.units << log_chunk > kShort && access << log_chunk > kAccess)
+    --log_chunk;
+  const int64_t chunks = ceil_div(vectors, int64_t(1) << log_chunk);
+  const ScaleWork work(kThreads, params.units, 1 << log_chunk, chunks, kUnitsAtOnce<T, kVector>, access < kAccess);
+  params.log_chunk = log_chunk;
+  launch_splits(problem, params, work.splits, joined, stream, [&](unsigned splits) {
+    const dim3 grid(unsigned(chunks), splits);
+    wgrad_scale_pixels<T, kVector, kFlat><<<grid, unsigned(work.threads), 0, stream>>>(params);
   });
+}
+
+// Vectors of whole pixels of flat images, for any number of channels; false where that is not worth a second kernel.
+template <class T>
+bool launch_flat_pixels(const WgradProblem& problem, cudaStream_t stream) {
+  constexpr int kVector = kAccess / sizeof(T);
+  constexpr int64_t kMuch = 1 << 22;  // elements
+  const int64_t joined = kVector / std::gcd<int64_t>(problem.channels, kVector);
+  if (std::min(problem.in_alignment, problem.out_alignment) != kAccess || problem.channels >= kMaxIndex / kVector ||
+      (joined > 1 && outputs(problem) < kMuch))
+    return false;
+  launch_pixels<T, kVector, true>(problem, joined, stream);
+  return true;
 }
 
 }  // namespace
@@ -238,16 +299,17 @@ void launch_wgrad_scale(const WgradProblem& problem, cudaStream_t stream) {
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     constexpr int kVector = kAccess / sizeof(T);
-    if (problem.channels_last) {
-      if (has_channel_vectors(problem, kVector)) return launch_pixels<T, kVector>(problem, stream);
-      if constexpr (kVector > 2)
-        if (has_channel_vectors(problem, 2)) return launch_pixels<T, 2>(problem, stream);
-      return launch_pixels<T, 1>(problem, stream);
-    }
     // Those are one row (problem.h, simplified).
-    const bool flat = one_to_one(problem.y) && one_to_one(problem.x) && problem.y.out == 1 &&
-                      std::min(problem.in_alignment, problem.out_alignment) == kAccess;
-    flat ? launch_planes<T, kVector>(problem, stream) : launch_planes<T, 1>(problem, stream);
+    const bool flat = one_to_one(problem.y) && one_to_one(problem.x) && problem.y.out == 1;
+    if (problem.channels_last) {
+      if (flat && launch_flat_pixels<T>(problem, stream)) return;
+      if (has_channel_vectors(problem, kVector)) return launch_pixels<T, kVector, false>(problem, 1, stream);
+      if constexpr (kVector > 2)
+        if (has_channel_vectors(problem, 2)) return launch_pixels<T, 2, false>(problem, 1, stream);
+      return launch_pixels<T, 1, false>(problem, 1, stream);
+    }
+    flat&& std::min(problem.in_alignment, problem.out_alignment) == kAccess ? launch_planes<T, kVector>(problem, stream)
+                                                                            : launch_planes<T, 1>(problem, stream);
   });
 }
 
