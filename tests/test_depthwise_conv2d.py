@@ -144,6 +144,34 @@ def test_vectors_of_outputs_that_gather_pixels(dtype, device):
     assert_all(x, randn(3, 1, 1, 1, dtype=dtype, device=device, seed=1), None, (1, 2))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((300, 1, 10, 10), (4, 4), 1, 0, 1),
+        ((301, 1, 21, 21), (4, 4), (2, 1), 1, 1),
+        ((61, 1, 39, 4), (4, 4), 1, 1, 1),
+        ((37, 1, 61, 43), (4, 4), (4, 2), 1, 1),
+        ((2, 1, 99, 99), (4, 4), 1, 1, 1),
+        ((100, 1, 37, 37), (8, 8), 4, (6, 1), 1),
+        ((3, 152, 1, 166), (1, 15), 1, (0, 7), 1),
+        ((5, 3, 17, 19), (3, 6), (2, 3), (1, 2), 2),
+        ((9, 7, 5, 5), (8, 4), 3, (7, 9), 1),
+    ],
+)
+def test_small_contiguous_images(shape, kernel, stride, padding, dilation, dtype, device):
+    """Several planes a block of the CUDA kernel, or some rows of one; windows of padding alone."""
+    x = image(shape, dtype, device, torch.contiguous_format)
+    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *kernel), ()))
+    y = assert_all(x, weight, bias, stride, padding, dilation)
+    x[0, 0, 0, 3], x[-1, -1, -1, -1] = float("inf"), float("nan")
+    arguments = stride, padding, dilation
+    seen = F.conv2d((~x.isfinite()).float(), torch.ones_like(weight).float(), None, *arguments, shape[1]) > 0.5
+    now = depthwise_conv2d(x, weight, bias, *arguments)
+    assert torch.equal(now.isfinite(), ~seen)
+    assert torch.equal(now[~seen], y[~seen])
+
+
 @memory_formats
 @pytest.mark.parametrize("channels", [3, 8, 20, 70])
 def test_windows_wider_or_higher_than_images(channels, memory_format, device):

@@ -1,7 +1,9 @@
 // depthwise_conv2d, forward and dgrad, for few outputs or few taps, of any kernel, stride, dilation and dtype. A thread
 // computes one output straight from memory, or, for many outputs of dgrad at a stride, those of four channels. The time
-// of little work is the latency of dependent loads, and no tile or window is worth its setup.
+// of little work is the latency of dependent loads, and no tile or window is worth its setup. Contiguous images with
+// more than a few taps are copied into shared memory first (simple_spans.cuh).
 #include "read_pixels.cuh"
+#include "simple_spans.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -143,8 +145,11 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
 
 void launch_fwd_simple(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t taps = problem.y.taps == problem.x.taps ? problem.x.taps : 0;
+  const SpansPlan spans = plan_spans(problem, current_gpu().multiprocessors);
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if constexpr (sizeof(T) < 8)
+      if (spans.planes > 0) return launch_spans<T>(problem, spans, stream);
     if (problem.y.up > 1 || problem.x.up > 1) return launch<T, 0, true>(problem, stream);
     if (taps == 3) return launch<T, 3, false>(problem, stream);
     launch<T, 0, false>(problem, stream);
