@@ -191,10 +191,13 @@ def test_windows_wider_or_higher_than_images(channels, memory_format, device):
 ])  # fmt: skip
 def test_many_outputs_of_windows_larger_than_the_image(kernel, size, stride, padding, dilation, memory_format, device):
     """The CUDA ops copy the part of the weight that meets a pixel; a float32 one for 16-bit images too."""
-    for dtype, weight_dtype in ((torch.float32, torch.float32), (torch.float16, torch.float32)):
+    for dtype in (torch.float32, torch.float16):
         x = image((4, 480, *size), dtype, device, memory_format)
-        weight = randn(480, 1, *kernel, dtype=weight_dtype, device=device, seed=1)
-        assert_all(x, weight, randn(480, dtype=weight_dtype, device=device, seed=2), stride, padding, dilation)
+        weight = randn(480, 1, *kernel, dtype=dtype, device=device, seed=1)
+        y = assert_all(x, weight, randn(480, dtype=dtype, device=device, seed=2), stride, padding, dilation)
+    bias = randn(480, dtype=dtype, device=device, seed=2)
+    with torch.no_grad():
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), stride, padding, dilation), y)
 
 
 @memory_formats
