@@ -129,7 +129,8 @@ def test_images_that_are_only_multiplied(channels, memory_format, device):
 @pytest.mark.parametrize(("stride", "padding"), [(2, 0), ((1, 3), (2, 0)), ((4, 3), (1, 2)), (1, (0, 1)), (1, 0)])
 def test_one_tap_of_many_outputs(stride, padding, channels, memory_format, device):
     """A thread of the CUDA kernel computes neighbours in memory, in several pixels, rows, planes or images."""
-    batch = 2 if device == "cpu" else 2**18 // (channels * 23 * 5) + 1
+    outputs = F.conv2d(torch.ones(1, 1, 23, 5), torch.ones(1, 1, 1, 1), None, stride, padding).numel()
+    batch = 2 if device == "cpu" else 2**18 // (channels * outputs) + 1  # from 2^18 outputs on, a thread has several
     for dtype in (torch.float32, torch.bfloat16, torch.float64):
         x = image((batch, channels, 23, 5), dtype, device, memory_format)
         weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, 1), ()))
@@ -157,6 +158,14 @@ def test_vectors_of_outputs_that_gather_pixels(dtype, device):
         ((3, 152, 1, 166), (1, 15), 1, (0, 7), 1),
         ((5, 3, 17, 19), (3, 6), (2, 3), (1, 2), 2),
         ((9, 7, 5, 5), (8, 4), 3, (7, 9), 1),
+        ((1, 5, 37, 99), (1, 7), 2, (2, 6), 1),
+        ((1, 31, 99, 37), (4, 8), 2, (3, 10), 2),
+        ((2, 7, 13, 9), (4, 15), 1, (0, 17), 2),
+        ((3, 5, 9, 37), (8, 5), 1, (7, 2), 1),
+        ((5, 9, 1, 60), (3, 6), 2, (1, 0), 1),
+        ((3, 3, 13, 7), (2, 4), 3, (0, 6), 1),
+        ((9, 7, 7, 5), (2, 15), 1, (1, 15), 1),
+        ((9, 5, 37, 19), (4, 4), (2, 1), (5, 2), 1),
     ],
 )
 def test_small_contiguous_images(shape, kernel, stride, padding, dilation, dtype, device):

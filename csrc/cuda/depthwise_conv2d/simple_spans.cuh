@@ -1,7 +1,7 @@
-// fwd_simple for the forward direction over contiguous images that are small: one after another, or some rows of one,
-// their pixels are a span of memory. A block copies the span under its outputs into shared memory at once, as it lies,
-// and the taps. So a thread waits for memory once, not for each row of taps. A thread then computes an output at a
-// time; neighbours are stored by neighbours.
+// fwd_simple forward, and for dgrad at stride 1, over contiguous images that are small: one after another, or some rows
+// of one, their pixels are a span of memory. A block copies the span under its outputs into shared memory at once, as
+// it lies, and the taps. So a thread waits for memory once, not for each row of taps. A thread then computes an output
+// at a time; neighbours are stored by neighbours.
 #pragma once
 
 #include "copy_images.cuh"
@@ -65,46 +65,42 @@ __device__ void load_span_taps(const SpansParams<T>& params, int first_plane, in
 }
 
 // The sum of an output whose window begins at row y and column x, either of which may be outside. image: pixel (0, 0).
-// kSteps: 1 where kSpanTaps taps are a row, or 0. With one, which columns are inside is known for all rows.
-template <int kSteps, class T, class A>
+// kOneStep: a row of taps is kSpanTaps; which columns are inside is then known for all rows.
+template <bool kOneStep, class T, class A>
 __device__ A sum_span(const SpansParams<T>& params, const T* image, const A* taps, int y, int x, A sum) {
-  constexpr int kAtOnce = kSpanTaps * (kSteps > 0 ? kSteps : 1);
   const int end = max(0, min(params.in_w, x + params.taps_x * params.dilation_x));
-  const int width = kSteps > 0 ? kAtOnce : int(params.tap_width.divisor);
-  int column[kAtOnce];
-  bool inside[kAtOnce];
+  const int width = kOneStep ? kSpanTaps : int(params.tap_width.divisor);
+  int column[kSpanTaps];
+  bool inside[kSpanTaps];
   const auto find = [&](int first) {
 #pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kSpanTaps; ++k) {
       column[k] = first + k * params.dilation_x;
       inside[k] = unsigned(column[k]) < unsigned(end);
     }
   };
-  if (kSteps > 0) find(x);
+  if (kOneStep) find(x);
 #pragma unroll 1
   for (int ky = 0; ky < params.taps_y; ++ky, y += params.dilation_y, taps += width) {
     if (unsigned(y) >= unsigned(params.in_h)) continue;
     const T* const row = image + y * params.in_w;
 #pragma unroll 1
-    for (int kx = 0; kx < width; kx += kAtOnce) {
-      if (kSteps == 0) find(x + kx * params.dilation_x);
-      A pixel[kAtOnce], tap[kAtOnce];
+    for (int kx = 0; kx < width; kx += kSpanTaps) {
+      if (!kOneStep) find(x + kx * params.dilation_x);
+      A pixel[kSpanTaps], tap[kSpanTaps];
+      *reinterpret_cast<Vector<A, kSpanTaps>*>(tap) = *reinterpret_cast<const Vector<A, kSpanTaps>*>(taps + kx);
 #pragma unroll
-      for (int k = 0; k < kAtOnce; k += kSpanTaps)
-        *reinterpret_cast<Vector<A, kSpanTaps>*>(tap + k) =
-            *reinterpret_cast<const Vector<A, kSpanTaps>*>(taps + kx + k);
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k)
+      for (int k = 0; k < kSpanTaps; ++k)
         if (inside[k]) pixel[k] = widen(row[column[k]]);
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k)
+      for (int k = 0; k < kSpanTaps; ++k)
         if (inside[k]) sum += tap[k] * pixel[k];  // or infinities would meet taps that are not there
     }
   }
   return sum;
 }
 
-template <class T, int kSteps>
+template <class T, bool kOneStep>
 __global__ void __launch_bounds__(kThreads) simple_spans(const __grid_constant__ SpansParams<T> params) {
   using A = acc_t<T>;
   constexpr int kVector = kAccess / sizeof(T);
@@ -141,9 +137,9 @@ __global__ void __launch_bounds__(kThreads) simple_spans(const __grid_constant__
     channel = params.channels.divmod(channel);
     const T* const image = pixels + lead + int(set) * plane - begin * params.in_w;
     const int tap_set = params.sets > 1 ? int(set) : 0;
-    out[i] = narrow<T>(sum_span<kSteps>(params, image, taps + tap_set * params.taps_y * int(params.tap_width.divisor),
-                                        window + y * params.down_y, x * params.down_x - params.pad_x,
-                                        params.bias ? params.bias[channel] : A(0)));
+    out[i] = narrow<T>(sum_span<kOneStep>(params, image, taps + tap_set * params.taps_y * int(params.tap_width.divisor),
+                                          window + y * params.down_y, x * params.down_x - params.pad_x,
+                                          params.bias ? params.bias[channel] : A(0)));
   }
 }
 
@@ -201,8 +197,8 @@ void launch_spans(const ForwardProblem& problem, const SpansPlan& plan, cudaStre
   const int64_t threads = std::min<int64_t>(kThreads, round_up(plan.planes * plan.rows * x.out, kWarp));
   const int64_t bytes = params.tap_bytes + (plan.pixels * int64_t(sizeof(T)) + 2 * kAccess);
   const auto grid = unsigned(ceil_div(planes, plan.planes) * bands), block = unsigned(threads);
-  x.taps <= kSpanTaps ? simple_spans<T, 1><<<grid, block, bytes, stream>>>(params)
-                      : simple_spans<T, 0><<<grid, block, bytes, stream>>>(params);
+  x.taps <= kSpanTaps ? simple_spans<T, true><<<grid, block, bytes, stream>>>(params)
+                      : simple_spans<T, false><<<grid, block, bytes, stream>>>(params);
 }
 
 }  // namespace customops::cuda::depthwise

@@ -261,7 +261,8 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
       elements(grad_rows, grad_pitch, shifts - 1 - problem.y.pad, 0, problem.y.out, problem.x.out, steps);
   const int64_t planes = 16 * pitch + 8 + grad_rows * grad_pitch + 8;
   if (2 * 16 * (stage + planes) > gpu.shared_a_block) return false;
-  // Of fewer taps multiply-adds are faster, but where a patch has a whole image, of which less than half is empty.
+  // 5x5: only where one patch holds the image and more than half of each of its sides is filled; multiply-adds are
+  // faster otherwise.
   return problem.x.taps == 7 ? least > 8 || most <= 16 : least > 8 && most <= 16;
 }
 

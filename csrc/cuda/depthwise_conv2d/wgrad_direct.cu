@@ -110,7 +110,6 @@ __global__ void __launch_bounds__(kBlock<R, kLanes>, 512 / kBlock<R, kLanes>)
 template <class T, class R, int kLanes, int rows, bool kDilated = false>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   using S = WgradDirectTile<R, rows>;
-  constexpr int64_t kThreads = kBlock<R, kLanes>;
   const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
   const int64_t tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
@@ -118,11 +117,12 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   // Vectors of channels of a block: 64 channels, or fewer where every tile then has a thread of one block and no second
   // kernel is needed, but whole sectors of memory.
   int64_t most_vectors = 64 / kLanes;
-  const auto one_split = [&] { return tiles <= kThreads / most_vectors; };
+  const auto one_split = [&] { return tiles <= kBlock<R, kLanes> / most_vectors; };
   while (!one_split() && most_vectors * kLanes * int64_t(sizeof(T)) > kSector) most_vectors /= 2;
   if (!one_split()) most_vectors = 64 / kLanes;
-  const int64_t chunks = ceil_div(vectors, most_vectors), chunk = ceil_div(vectors, chunks), members = kThreads / chunk;
-  const int64_t splits = std::clamp<int64_t>(kThreadsAtOnce / kThreads / chunks, 1, ceil_div(tiles, members));
+  const int64_t chunks = ceil_div(vectors, most_vectors), chunk = ceil_div(vectors, chunks),
+                members = kBlock<R, kLanes> / chunk;
+  const int64_t splits = std::clamp<int64_t>(kThreadsAtOnce / kBlock<R, kLanes> / chunks, 1, ceil_div(tiles, members));
   WgradDirectParams<T> params{};
   params.tiles_a_split = int(ceil_div(tiles, splits));
   const int64_t used_splits = ceil_div(tiles, params.tiles_a_split);

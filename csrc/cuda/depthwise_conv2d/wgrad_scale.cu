@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_planes(const __grid_con
   const int channel = int(blockIdx.x * blockDim.y + threadIdx.y);
   const uint32_t begin = blockIdx.y * params.units_a_split, end = min(params.units, begin + params.units_a_split);
   A each[kVector] = {};
-  start_next_kernel();
+  if (params.result.partial != nullptr) start_next_kernel();
   const auto read = [&](uint32_t number, Pixels& pixels, Pixels& grads) -> uint32_t {
     if constexpr (kVector == 1) {
       const ScaleUnit unit = unit_at(params, number);
@@ -145,13 +145,13 @@ __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_planes(const __grid_con
 
 // blockIdx: chunks of channels, splits of the pixels. Neighbouring threads take neighbouring channels. Where each
 // output meets the pixel of its own index, the images are flat, and a number of pixels may count as one with as many
-// channels more (launch_flat_pixels).
+// channels more (joined_pixels).
 template <class T, int kVector, bool kFlat>
 __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_pixels(const __grid_constant__ WgradScaleParams<T> params) {
   using A = acc_t<T>;
   using Pixels = Access<T, kVector>;
   __shared__ A sums[kMaxBlock / kWarp * kMaxChunk];
-  start_next_kernel();
+  if (params.result.partial != nullptr) start_next_kernel();
   const int vectors = 1 << params.log_chunk, chunk = vectors * kVector;
   const uint32_t member = threadIdx.x >> params.log_chunk, members = blockDim.x >> params.log_chunk;
   const int first_channel = int(blockIdx.x) * chunk, lane = int(threadIdx.x & (vectors - 1)) * kVector;
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kMaxBlock) wgrad_scale_pixels(const __grid_con
 }
 
 // How many threads take a channel, or a chunk of them, and how many splits there are. One split, without a second
-// kernel, as long as its threads have few units. Fixed numbers, so that results depend on shapes alone.
+// kernel, as long as its threads have few units. Fixed numbers: results depend on shapes and addresses alone.
 struct ScaleWork {
   int64_t threads, splits = 1;
 
@@ -202,10 +202,9 @@ struct ScaleWork {
     while (threads < kMaxBlock && few * threads < units * lanes && 2 * threads * groups <= kWantedThreads) threads *= 2;
     if (units * lanes <= kFewUnits * threads) return;
     // Blocks of few threads, whose last wave takes less of the time, and as many as fill one to four waves.
-    constexpr int64_t kBlock = kThreads;
     const int64_t wave = kH200.multiprocessors * (narrow ? 6 : 4);
-    const int64_t most = std::min<int64_t>(units * lanes / (kUnits * kBlock), 65535);
-    threads = std::min(threads, kBlock);
+    const int64_t most = std::min<int64_t>(units * lanes / (kUnits * kThreads), 65535);
+    threads = std::min<int64_t>(threads, kThreads);
     double best = 0;
     for (int64_t waves = 1; waves <= 4; ++waves) {
       const int64_t fit = std::clamp<int64_t>(wave * waves / groups, 1, std::max<int64_t>(most, 1));
@@ -214,6 +213,8 @@ struct ScaleWork {
     }
   }
 };
+
+bool is_aligned(const Problem& problem) { return std::min(problem.in_alignment, problem.out_alignment) == kAccess; }
 
 template <class T>
 WgradScaleParams<T> scale_params(const WgradProblem& problem) {
@@ -256,7 +257,7 @@ void launch_planes(const WgradProblem& problem, cudaStream_t stream) {
   });
 }
 
-// `joined` pixels of flat images count as one, and each of its sums as those of so many splits.
+// `joined` pixels of flat images count as one; a split then writes `joined` rows of partial sums.
 template <class T, int kVector, bool kFlat>
 void launch_pixels(const WgradProblem& problem, int64_t joined, cudaStream_t stream) {
   constexpr int64_t kMost = 2 * kSector / int64_t(kVector * sizeof(T)), kFew = 1 << 17, kShort = 8 * 512;
@@ -279,17 +280,13 @@ void launch_pixels(const WgradProblem& problem, int64_t joined, cudaStream_t str
   });
 }
 
-// Vectors of whole pixels of flat images, for any number of channels; false where that is not worth a second kernel.
-template <class T>
-bool launch_flat_pixels(const WgradProblem& problem, cudaStream_t stream) {
-  constexpr int kVector = kAccess / sizeof(T);
+// How many pixels of flat images count as one, so that they are whole vectors for any number of channels. 0 where that
+// is not worth a second kernel, or the images are not aligned.
+int64_t joined_pixels(const Problem& problem, int vector) {
   constexpr int64_t kMuch = 1 << 22;  // elements
-  const int64_t joined = kVector / std::gcd<int64_t>(problem.channels, kVector);
-  if (std::min(problem.in_alignment, problem.out_alignment) != kAccess || problem.channels >= kMaxIndex / kVector ||
-      (joined > 1 && outputs(problem) < kMuch))
-    return false;
-  launch_pixels<T, kVector, true>(problem, joined, stream);
-  return true;
+  const int64_t joined = vector / std::gcd<int64_t>(problem.channels, vector);
+  const bool fits = is_aligned(problem) && problem.channels < kMaxIndex / vector;
+  return fits && (joined == 1 || outputs(problem) >= kMuch) ? joined : 0;
 }
 
 }  // namespace
@@ -302,14 +299,15 @@ void launch_wgrad_scale(const WgradProblem& problem, cudaStream_t stream) {
     // Those are one row (problem.h, simplified).
     const bool flat = one_to_one(problem.y) && one_to_one(problem.x) && problem.y.out == 1;
     if (problem.channels_last) {
-      if (flat && launch_flat_pixels<T>(problem, stream)) return;
+      if (const int64_t joined = flat ? joined_pixels(problem, kVector) : 0; joined > 0)
+        return launch_pixels<T, kVector, true>(problem, joined, stream);
       if (has_channel_vectors(problem, kVector)) return launch_pixels<T, kVector, false>(problem, 1, stream);
       if constexpr (kVector > 2)
         if (has_channel_vectors(problem, 2)) return launch_pixels<T, 2, false>(problem, 1, stream);
       return launch_pixels<T, 1, false>(problem, 1, stream);
     }
-    flat&& std::min(problem.in_alignment, problem.out_alignment) == kAccess ? launch_planes<T, kVector>(problem, stream)
-                                                                            : launch_planes<T, 1>(problem, stream);
+    if (flat && is_aligned(problem)) return launch_planes<T, kVector>(problem, stream);
+    launch_planes<T, 1>(problem, stream);
   });
 }
 
