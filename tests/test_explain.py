@@ -204,6 +204,34 @@ def test_choice_on_the_cpu(row):
     assert said.startswith(f"{name}: ") and said.endswith(end.replace("LANES", str(lanes)))
 
 
+# direction, dtype, shape, kernel, stride, padding, name: contiguous
+FEW_TAPS_TABLE = [
+    ("fwd", "float32", (8, 64, 28, 28), (11, 1), 1, (5, 0), "fwd_tiles"),
+    ("fwd", "float32", (8, 64, 28, 28), (12, 1), 1, (6, 0), "fwd_rows"),  # many taps
+    ("fwd", "float32", (8, 64, 13, 14), (11, 1), 1, (5, 0), "fwd_rows"),  # small planes
+    ("dgrad", "float32", (8, 64, 9, 24), (9, 1), 1, 0, "fwd_rows"),  # mostly padding
+    ("dgrad", "float16", (8, 64, 28, 28), (2, 2), 1, 1, "fwd_tiles"),
+    ("dgrad", "float16", (8, 64, 14, 14), (3, 1), 1, (1, 0), "fwd_rows"),  # small planes of 16 bits
+    ("dgrad", "float32", (8, 64, 28, 28), (1, 5), 1, (0, 2), "fwd_tiles"),
+    ("dgrad", "float32", (8, 64, 28, 28), (1, 7), 1, (0, 3), "fwd_rows"),  # many, with what lies between rows
+    ("fwd", "float32", (8, 64, 14, 14), (1, 5), 1, (0, 2), "fwd_rows"),  # small planes
+    ("fwd", "float32", (8, 64, 112, 112), (1, 3), 1, (0, 1), "fwd_tiles"),
+    ("fwd", "float16", (8, 64, 112, 112), (1, 3), 1, (0, 1), "fwd_rows"),  # several tiles
+    ("fwd", "float32", (8, 64, 1, 8000), (1, 3), 1, (0, 1), "fwd_rows"),  # a long row
+    ("fwd", "float32", (8, 64, 28, 28), (3, 1), 2, (1, 0), "fwd_rows"),  # a stride
+    ("fwd", "float64", (8, 64, 28, 28), (3, 1), 1, (1, 0), "fwd_rows"),
+]
+
+
+@pytest.mark.parametrize("row", FEW_TAPS_TABLE, ids=lambda row: " ".join(map(str, row[:6])).replace(", ", "x"))
+def test_choice_for_few_taps_of_planes(row):
+    direction, dtype, shape, kernel, stride, padding, name = row
+    if platform.machine() not in ("x86_64", "AMD64"):
+        name = "fwd_rows"  # not measured there
+    said = explain(direction, "cpu", dtype, "nchw", shape, kernel, stride, padding)
+    assert said.startswith(f"{name}: ")
+
+
 # layout, shape, kernel, stride, name: float32
 ARM_TABLE = [
     ("nchw", (4, 3, 56, 56), (3, 3), 1, "wgrad_tiles"),

@@ -24,6 +24,10 @@ constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
 constexpr int64_t kFlatProducts = 48;  // pixels of a plane, at least: each plane has a part of a register
+constexpr int64_t kLargePlane = 384;   // pixels, at least, of planes that are not transposed for few taps; or half
+constexpr int64_t kTilePixels = 4096;  // of a tile of one channel
+constexpr int64_t kFewTaps = 6;        // of such planes, with what is computed between rows
+constexpr int64_t kFewTapsHigh = 11;   // the same for one column of taps: nothing is computed between rows
 // Bytes of a register of an instruction set that has fewer specialised loops (kOldest).
 constexpr int64_t kOldestBytes = kOldest<Capability::baseline> ? 16 : 0;
 
@@ -122,6 +126,24 @@ bool pixels_pay_on_arm(const Problem& problem, int64_t lanes) {
                      : stride == 2 && width > 2 * kNarrowRow * lanes;
 }
 
+// Whether contiguous planes at stride 1 have so few taps that transposing costs more than what registers of
+// neighbouring pixels waste: these are not aligned, and also compute what lies between rows. Small planes do not pay
+// for starting on each; 16-bit ones of several tiles, and long rows, were slower under taps side by side. Measured on
+// x86.
+bool has_few_taps(const Problem& problem, Direction direction) {
+  const auto plain = [](const ConvAxis& a) { return a.stride == 1 && a.dilation == 1; };
+  if (CUSTOMOPS_NEON || problem.channels_last || problem.dtype == ScalarType::Double || !plain(problem.y) ||
+      !plain(problem.x))
+    return false;
+  const bool fwd = direction == Direction::fwd, float32 = problem.dtype == ScalarType::Float;
+  const int64_t width = fwd ? problem.x.out : problem.x.in, pixels = width * (fwd ? problem.y.out : problem.y.in);
+  const int64_t high = taps_of(problem.y, direction), wide = taps_of(problem.x, direction);
+  if (2 * high > problem.y.in + problem.y.out) return false;  // mostly padding, which fwd_rows leaves out
+  if (wide == 1) return high <= kFewTapsHigh && (float32 ? 2 : 1) * pixels >= kLargePlane;
+  return high * wide * (width + wide - 1) <= kFewTaps * width && pixels >= kLargePlane &&
+         (float32 ? width : pixels) <= kTilePixels;
+}
+
 // Whether pixels are best read in place. 16-bit numbers are widened each time, too often for high windows; the baseline
 // has no code for higher or wider ones. Windows both high and wide read long rows best from a buffer, and so do high
 // ones whose pixels evict each other from the L1 cache. Wide windows pay for pixels of several registers, at stride 1;
@@ -166,6 +188,8 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
   if (few && (split || !stacking_pays(problem, images, lanes)))
     return {Kernel::fwd_tiles, false, "few channels: a register holds neighbouring pixels"};
+  if (!few && !bf16 && has_few_taps(problem, direction))
+    return {Kernel::fwd_tiles, false, "contiguous, few taps: a register holds neighbouring pixels"};
   if (reads_in_place(problem, direction, machine, bf16))
     return {Kernel::fwd_pixels, bf16, "channels_last and a small window: pixels are read in place"};
   if (problem.channels_last) return {Kernel::fwd_rows, bf16, "channels_last and a large window: rows are buffered"};
