@@ -102,7 +102,7 @@ int main() {
     const ConvAxis y{h, (h + 2 * ph - dh * (kh - 1) - 1) / sh + 1, kh, sh, ph, dh};
     const ConvAxis x{w, (w + 2 * pw - dw * (kw - 1) - 1) / sw + 1, kw, sw, pw, dw};
     const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad";
-    const MetWindow met = wgrad ? MetWindow{y, x, 0, 0} : met_window(n, c, y, x, dgrad);
+    const MetWindow met = wgrad ? MetWindow{y, x, 0, 0} : met_window(n, c, y, x, last != 0, dgrad);
     const Problem problem =
         simplified({n, c, dgrad ? dgrad_axis(met.y) : forward_axis(met.y), dgrad ? dgrad_axis(met.x)
                     : forward_axis(met.x), last != 0, dgrad, dtype, false, 16, 16});

@@ -65,7 +65,7 @@ std::string explain_cuda(const std::string& direction, const std::string& device
   using namespace cuda::depthwise;
   const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad", channels_last = n[14] != 0 && n[1] > 1;
   const auto [y, x, first_y, first_x] =
-      wgrad ? MetWindow{all_y, all_x, 0, 0} : met_window(n[0], n[1], all_y, all_x, dgrad);
+      wgrad ? MetWindow{all_y, all_x, 0, 0} : met_window(n[0], n[1], all_y, all_x, channels_last, dgrad);
   const Gpu gpu = gpu_of(device);
   const Problem problem =
       simplified({n[0], n[1], dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),

@@ -31,7 +31,7 @@ TABLE = [
     ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_sliding"),  # threads share taps
     ("fwd", "H200", "float32", "nchw", (5, 480, 7, 7), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
     ("dgrad", "H200", "float32", "nchw", (1, 2, 40, 40), (5, 5), 1, 2, 1, "fwd_torch"),
-    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 5), 1, 2, 1, "fwd_planes"),  # to torch, this is not depthwise
+    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 5), 1, 2, 1, "fwd_simple"),  # to torch, this is not depthwise
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
@@ -49,7 +49,7 @@ TABLE = [
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_sliding"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),
-    ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),
+    ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_pixels"),
     ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_pixels"),
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 2, 1, 1, "fwd_direct"),
     ("fwd", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),  # no vectors of channels
@@ -65,8 +65,9 @@ TABLE = [
     ("fwd", "T4", "float64", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float16", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
     ("dgrad", "H200", "bfloat16", "nhwc", (64, 128, 56, 56), (3, 3), 1, (2, 4), (2, 4), "fwd_direct"),
-    ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),  # no vectors of channels
-    ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_sliding"),
+    ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_simple"),  # no vectors of channels
+    ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_simple"),
+    ("fwd", "H200", "float16", "nhwc", (6, 162, 49, 43), (49, 49), 3, 24, 1, "fwd_torch after a copy"),
     ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
@@ -80,7 +81,7 @@ TABLE = [
     ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float64", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float16", "nchw", (4, 128, 14, 14), (1, 1), 2, 0, 1, "wgrad_scale"),
-    ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_pixels"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_direct"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
     ("wgrad", "H200", "bfloat16", "nhwc", (265, 114, 8, 6), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, channels by two
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_pixels"),
@@ -88,7 +89,7 @@ TABLE = [
     ("wgrad", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "wgrad_sliding"),  # few pixels, odd channels
     ("wgrad", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "wgrad_direct"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large after a copy"),
-    ("wgrad", "H200", "float32", "nhwc", (3, 660, 463, 84), (2, 81), (3, 1), (0, 12), 1, "wgrad_sliding after a copy"),
+    ("wgrad", "H200", "float32", "nhwc", (3, 660, 463, 84), (2, 81), (3, 1), (0, 12), 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_direct"),
     ("wgrad", "H200", "bfloat16", "nhwc", (4, 77, 40, 40), (3, 3), 1, (2, 4), (2, 4), "wgrad_direct"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (5, 5), 1, 4, 2, "wgrad_sliding"),

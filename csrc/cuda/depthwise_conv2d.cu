@@ -78,51 +78,48 @@ Tensor copy_to_planes(const char* op, const Tensor& image) {
   return planes;
 }
 
-// What is left of a weight with the taps of a window alone.
-Tensor met_weight(const DepthwiseConv2d& conv, const MetWindow& met) {
-  if (met.y.taps == conv.y.taps && met.x.taps == conv.x.taps) return conv.weight;
-  Tensor weight = conv.weight;
-  weight = torch::stable::narrow(weight, 2, met.first_y, met.y.taps);
-  return dense(torch::stable::narrow(weight, 3, met.first_x, met.x.taps));
+void drop_unmet_taps(DepthwiseConv2d& conv, bool dgrad) {
+  const MetWindow met = met_window(conv.batch, conv.channels, conv.y, conv.x, conv.channels_last, dgrad);
+  if (met.y.taps == conv.y.taps && met.x.taps == conv.x.taps) return;
+  Tensor rows = torch::stable::narrow(conv.weight, 2, met.first_y, met.y.taps);
+  conv.weight = dense(torch::stable::narrow(rows, 3, met.first_x, met.x.taps));
+  conv.y = met.y, conv.x = met.x;
 }
 
-// By `kernel` into `out`, or by one of torch's, which skip unmet taps by themselves, into a tensor that it makes.
-Tensor run_kernel(const char* op, Kernel kernel, const DepthwiseConv2d& conv, const MetWindow& met,
-                  ForwardProblem problem, const Tensor& out) {
+// By `kernel` into `out`, or by one of torch's into a tensor that it makes.
+Tensor run_kernel(const char* op, Kernel kernel, const DepthwiseConv2d& conv, const ForwardProblem& problem,
+                  const Tensor& out) {
   if (kernel == Kernel::kFwdTorch)
     return problem.flipped ? torch_gradient(conv, Gradient::kOfImage) : torch_forward(conv);
   if (kernel == Kernel::kFwdCudnn) return problem.flipped ? cudnn_dgrad(conv) : cudnn_forward(conv);
-  const Tensor weight = met_weight(conv, met);
-  problem.weight = &weight;
   launch(op, out, [&](cudaStream_t stream) { launch_forward(kernel, problem, stream); });
   return out;
 }
 
 // The same for channels_last images by a kernel that takes contiguous ones.
-void run_on_planes(const char* op, Kernel kernel, DepthwiseConv2d conv, const MetWindow& met, ForwardProblem problem,
-                   Tensor& out) {
+void run_on_planes(const char* op, Kernel kernel, DepthwiseConv2d conv, ForwardProblem problem, Tensor& out) {
   conv.channels_last = false;
   Tensor &planes_in = problem.flipped ? conv.out : conv.in, &planes_out = problem.flipped ? conv.in : conv.out;
   planes_in = copy_to_planes(op, planes_in);
   planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
   problem = {as_planes(problem), problem.weight, problem.bias, planes_in.data_ptr(), planes_out.data_ptr()};
-  copy_strided(op, run_kernel(op, kernel, conv, met, problem, planes_out), out);
+  copy_strided(op, run_kernel(op, kernel, conv, problem, planes_out), out);
 }
 
-void run_forward(const char* op, const DepthwiseConv2d& conv, bool flipped, const Tensor& in, Tensor& result) {
+void run_forward(const char* op, DepthwiseConv2d conv, bool flipped, const Tensor& in, Tensor& result) {
   Tensor out = result;
   if (out.numel() == 0) return;
   const torch::stable::accelerator::DeviceGuard guard(out.get_device_index());
-  const MetWindow met = met_window(conv.batch, conv.channels, conv.y, conv.x, flipped);
+  drop_unmet_taps(conv, flipped);
   const ForwardProblem problem{
-      simplified({conv.batch, conv.channels, flipped ? dgrad_axis(met.y) : forward_axis(met.y),
-                  flipped ? dgrad_axis(met.x) : forward_axis(met.x), conv.channels_last, flipped, in.scalar_type(),
+      simplified({conv.batch, conv.channels, flipped ? dgrad_axis(conv.y) : forward_axis(conv.y),
+                  flipped ? dgrad_axis(conv.x) : forward_axis(conv.x), conv.channels_last, flipped, in.scalar_type(),
                   conv.weight.scalar_type() == ScalarType::Float, alignment_of(in.data_ptr()),
                   alignment_of(out.data_ptr()), conv.bias.has_value()}),
       &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
   const auto run = [&](const Choice& choice) {
-    if (choice.copies_to_planes) return run_on_planes(op, choice.kernel, conv, met, problem, result = out);
-    result = run_kernel(op, choice.kernel, conv, met, problem, out);
+    if (choice.copies_to_planes) return run_on_planes(op, choice.kernel, conv, problem, result = out);
+    result = run_kernel(op, choice.kernel, conv, problem, out);
   };
   Choice choice = known_choice(problem, false);
   force(choice, problem);

@@ -87,15 +87,17 @@ inline std::pair<int64_t, ConvAxis> met_axis(ConvAxis a) {
   return {first, a};
 }
 
-// Of forward and dgrad. All taps are left where the others are few: what is left of the weight has to be copied, which
-// takes a GPU about as long as 8 million multiply-adds. Padding stays as symmetric as it was, so that what torch can
-// compute does not depend on this.
-inline MetWindow met_window(int64_t batch, int64_t channels, const ConvAxis& y, const ConvAxis& x, bool dgrad) {
+// Of forward and dgrad. All taps are left where the others are few: the copy of what is left of the weight is a launch
+// of its own, and among the kernels for contiguous images is torch's native one, which skips such taps one by one.
+// Padding stays as symmetric as it was, for torch's kernels.
+inline MetWindow met_window(int64_t batch, int64_t channels, const ConvAxis& y, const ConvAxis& x, bool channels_last,
+                            bool dgrad) {
   const auto [first_y, met_y] = met_axis(y);
   const auto [first_x, met_x] = met_axis(x);
   const double taps = double(y.taps) * double(x.taps), met = double(met_y.taps) * double(met_x.taps);
   const double outputs = double(batch * channels) * double(dgrad ? y.in * x.in : y.out * x.out);
-  if (met > 0.75 * taps || outputs * (taps - met) < 8e6 || symmetric(met_y) != symmetric(y) ||
+  const double fewest = channels_last ? 18e6 : 200e6;  // H200: below, the copy took more time than the taps
+  if (met > 0.75 * taps || outputs * (taps - met) < fewest || symmetric(met_y) != symmetric(y) ||
       symmetric(met_x) != symmetric(x))
     return {y, x, 0, 0};
   return {met_y, met_x, first_y, first_x};

@@ -390,8 +390,8 @@ inline bool torch_cudnn_takes(const Problem& problem) {
          problem.y.out * problem.x.out > 1 && torch_takes(problem);
 }
 
-// Whether channels_last images may be copied into contiguous ones for it. torch's kernels get the images as they are,
-// but for the native one: it makes the first copy by itself, and the second one pays off under large windows.
+// Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
+// case; copying the result back as well pays off under large windows.
 inline bool may_copy_to_planes(Kernel kernel) { return kernel != Kernel::kFwdCudnn && kernel != Kernel::kWgradTorch; }
 
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
