@@ -41,7 +41,7 @@ def rows(device: str) -> list[str]:
 
 
 def work(device: str) -> None:
-    """A build's process: a problem's line prepares it, an empty line times it once; answers with a line each."""
+    """A build's process, which answers lines: `rows`, a problem, which is prepared, and an empty one, which times it."""
     import sweep_timing as timing
     import torch
 
@@ -53,7 +53,9 @@ def work(device: str) -> None:
     timing.set_precision()
     timer = None
     for line in sys.stdin:
-        if line.strip():
+        if line == "rows\n":
+            print(json.dumps(rows(device)), flush=True)
+        elif line.strip():
             timer = None  # frees the last one's memory first
             direction, problem = sweep_cases.parse(line)
             sets = timing.input_sets(problem, device)
@@ -67,15 +69,16 @@ def work(device: str) -> None:
 def start(folder: str, device: str) -> subprocess.Popen:
     """The process of the build in a folder."""
     worker = subprocess.Popen(
-        [sys.executable, "-P", __file__, "--work", "--device", device, "", ""],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(folder).resolve()), str(Path(__file__).parent)])},
+        [sys.executable, __file__, "--work", "--device", device, "", ""],
+        env=os.environ | {"PYTHONPATH": str(Path(folder).resolve())},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    loaded = Path(worker.stdout.readline().strip())
-    if not loaded.is_relative_to(Path(folder).resolve()):
-        sys.exit(f"compare_builds.py: {folder} has no built customops: {loaded} was loaded. Unpack a wheel there")
+    loaded = worker.stdout.readline().strip()
+    if not Path(loaded).is_relative_to(Path(folder).resolve()):
+        found = f"Python found {loaded}" if loaded else "see the error above"
+        sys.exit(f"compare_builds.py: no built customops in {folder}: {found}. Unpack a wheel there")
     return worker
 
 
@@ -94,9 +97,10 @@ def medians(workers: list[subprocess.Popen], rounds: int) -> list[float]:
     return [round(statistics.median(us), 3) for us in zip(*times, strict=True)]
 
 
-def compare(lines: list[str], folders: list[str], device: str) -> list[dict]:
-    """A dict a problem: the line, both builds' kernels and microseconds."""
+def compare(lines: list[str] | None, folders: list[str], device: str) -> list[dict]:
+    """A dict a problem, by default a row: the line, both builds' kernels and microseconds."""
     workers = [start(folder, device) for folder in folders]
+    lines = lines or json.loads(ask(workers[1], "rows"))
     results = []
     for line in lines:
         kernels = [ask(worker, line) for worker in workers]
@@ -121,7 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.work:
         return work(options.device)
-    lines = options.replay.read_text().splitlines() if options.replay else rows(options.device)
+    lines = options.replay.read_text().splitlines() if options.replay else None
     results = compare(lines, [options.old, options.new], options.device)
     if options.output:
         options.output.write_text("".join(json.dumps(result) + "\n" for result in results))
