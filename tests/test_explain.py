@@ -180,6 +180,11 @@ CPU_TABLE = [
     ("wgrad", "float32", "nchw", (8, 64, 28, 28), (3, 3), 2, "wgrad_rows", "holds channels"),
     ("wgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 3), 2, "wgrad_pixels", "read in place"),
     ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (3, 3), 1, "wgrad_rows", "holds channels"),
+    ("wgrad", "float32", "nhwc", (3, 64, 1, 500), (1, 4), 1, "wgrad_rows", "holds channels"),
+    ("wgrad", "float32", "nhwc", (2, 64, 1, 500), (1, 5), 1, "wgrad_rows", "holds channels"),
+    ("wgrad", "float32", "nhwc", (2, 64, 2, 500), (1, 4), 1, "wgrad_rows", "holds channels"),
+    ("wgrad", "float32", "nhwc", (1, 1024, 1, 1537), (1, 4), 1, "wgrad_rows", "holds channels"),  # large
+    ("wgrad", "float32", "nhwc", (1, 64, 1, 4100), (1, 4), 1, "wgrad_rows", "holds channels"),  # long
     ("fwd", "float16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("dgrad", "bfloat16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("wgrad", "float32", "nchw", (8, 64, 61, 3), (1, 1), 1, "wgrad_scale", "flat arrays"),
@@ -231,6 +236,16 @@ def test_choice_for_few_taps_of_planes(row):
         name = "fwd_rows"  # not measured there
     said = explain(direction, "cpu", dtype, "nchw", shape, kernel, stride, padding)
     assert said.startswith(f"{name}: ")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not measured there")
+@pytest.mark.parametrize(("dtype", "shape", "kernel"), [
+    ("float32", (2, 64, 1, 500), (1, 4)), ("bfloat16", (1, 1024, 1, 1536), (1, 2)), ("float16", (1, 64, 500, 1), (3, 1)),
+])  # fmt: skip
+def test_wgrad_of_few_taps_reads_rows_in_place(dtype, shape, kernel):
+    said = explain("wgrad", "cpu", dtype, "nhwc", shape, kernel)
+    old = torch.ops.customops._cpu_capability() == "baseline"  # which has no such loops
+    assert said.startswith("wgrad_rows: " if old else "wgrad_pixels: ")
 
 
 # layout, shape, kernel, stride, name: float32

@@ -23,11 +23,12 @@ constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
-constexpr int64_t kFlatProducts = 48;  // pixels of a plane, at least: each plane has a part of a register
-constexpr int64_t kLargePlane = 384;   // pixels, at least, of planes that are not transposed for few taps; or half
-constexpr int64_t kTilePixels = 4096;  // of a tile of one channel
-constexpr int64_t kFewTaps = 6;        // of such planes, with what is computed between rows
-constexpr int64_t kFewTapsHigh = 11;   // the same for one column of taps: nothing is computed between rows
+constexpr int64_t kManyElements = 3 << 19;  // of all images
+constexpr int64_t kFlatProducts = 48;       // pixels of a plane, at least: each plane has a part of a register
+constexpr int64_t kLargePlane = 384;        // pixels, at least, of planes that are not transposed for few taps; or half
+constexpr int64_t kTilePixels = 4096;       // of a tile of one channel
+constexpr int64_t kFewTaps = 6;             // of such planes, with what is computed between rows
+constexpr int64_t kFewTapsHigh = 11;        // the same for one column of taps: nothing is computed between rows
 // Bytes of a register of an instruction set that has fewer specialised loops (kOldest).
 constexpr int64_t kOldestBytes = kOldest<Capability::baseline> ? 16 : 0;
 
@@ -164,14 +165,22 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted;
 }
 
+// Whether one image or two are single rows that stay in the L2 cache, and few taps read each pixel. Tiles of more
+// images have more channels, and were slower. Measured on x86.
+bool has_few_taps_of_a_row(const Problem& problem) {
+  return !CUSTOMOPS_NEON && problem.batch <= 2 && problem.y.in == 1 && problem.y.taps == 1 && problem.x.taps > 1 &&
+         problem.x.taps <= 4 && problem.x.out <= kTilePixels &&
+         problem.batch * problem.channels * problem.x.in <= kManyElements;
+}
+
 // Whether wgrad best reads pixels in place. At a stride few taps read each, so that a buffer does not pay. Larger
 // windows and rows shorter than theirs have too many sums for their pixels.
 bool multiplies_in_place(const Problem& problem, const Machine& machine) {
   // AVX2 has 16, too few for the sums of 5x5 taps. On ARM these take fewer instructions from a buffer.
   const bool few_registers = machine.capability < Capability::avx512;
-  return problem.channels_last && problem.channels >= lanes_of(problem, machine) && problem.x.stride > 1 &&
-         problem.y.taps <= (few_registers ? 3 : 5) && problem.x.taps <= 5 && problem.x.out >= problem.x.taps &&
-         register_bytes(machine.capability) > kOldestBytes;
+  return problem.channels_last && problem.channels >= lanes_of(problem, machine) &&
+         (problem.x.stride > 1 || has_few_taps_of_a_row(problem)) && problem.y.taps <= (few_registers ? 3 : 5) &&
+         problem.x.taps <= 5 && problem.x.out >= problem.x.taps && register_bytes(machine.capability) > kOldestBytes;
 }
 
 Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Machine& machine) {
@@ -255,7 +264,7 @@ Choice choose_wgrad(const Problem& problem, const Machine& machine) {
   if (pixels_pay_on_arm(problem, lanes) || (few_channels(problem, lanes) && !stacking_pays(problem, images, lanes)))
     return {Kernel::wgrad_tiles, false, "few channels: a register holds neighbouring pixels"};
   if (multiplies_in_place(problem, machine))
-    return {Kernel::wgrad_pixels, false, "channels_last, a small window and a stride: pixels are read in place"};
+    return {Kernel::wgrad_pixels, false, "channels_last, few taps meet a pixel: pixels are read in place"};
   const std::string which = images > 1 ? " of " + std::to_string(images) + " images" : "";
   return {Kernel::wgrad_rows, false, "a register holds channels" + which, images};
 }
