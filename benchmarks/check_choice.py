@@ -23,6 +23,7 @@ from customops import _explain
 # Kernels whose name is not that of their file; `large` belongs to a file a direction.
 FILES = {
     "rows": "fwd_rows",
+    "simple_spans": "fwd_simple",
     "sliding_planes": "fwd_sliding",
     "sliding_pixels": "fwd_sliding",
     "sliding_tiles": "fwd_sliding",

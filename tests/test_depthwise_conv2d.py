@@ -438,7 +438,7 @@ def test_long_rows(taps, height, stride, padding, width, device):
         (63, (9, 129, 1, 65), 0),
         (63, (100, 7, 1, 120), 0),
         (63, (2, 37, 3, 121), 1),
-        (64, (100, 7, 1, 65), 0),
+        (64, (200, 7, 1, 65), 0),
     ],
 )
 def test_few_outputs_of_long_rows(taps, shape, top, dtype, device):
