@@ -1,15 +1,18 @@
 """GPU time of a training step of three blocks, before and after customops.replace_depthwise, with no host in the way.
 
-    python benchmarks/blocks.py
+    python benchmarks/blocks.py [--save]
 
 A Conformer's convolution module (1x31 over 800 frames), a Mamba-style causal 1x4 over 1,024 samples, and a MobileNet
 block at dilation 2 as segmentation networks use it; float32, float16 and bfloat16, contiguous and channels_last. Forward
-and backward are one CUDA graph; torch has cuDNN's benchmark mode on. Prints medians in microseconds of rounds in turn.
+and backward are one CUDA graph; torch has cuDNN's benchmark mode on. Prints medians in microseconds of rounds in turn;
+--save writes results/other/blocks.json, a table of docs/performance.md.
 """
 
+import argparse
 import copy
 import statistics
 
+import harness
 import torch
 from torch import nn
 
@@ -84,6 +87,9 @@ def microseconds(graph: torch.cuda.CUDAGraph) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--save", action="store_true")
+    save, rows = parser.parse_args().save, []
     torch.backends.cudnn.benchmark = True
     for name, (block, width, size) in BLOCKS.items():
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -95,10 +101,12 @@ def main() -> None:
                 graphs = [captured(model, x) for model in (theirs, ours)]
                 rounds = [[microseconds(graph) for graph in graphs] for _ in range(ROUNDS)]
                 before, after = (statistics.median(times) for times in zip(*rounds, strict=True))
-                kind = f"{str(dtype)[6:]} {'nhwc' if layout == torch.channels_last else 'nchw'}"
-                print(
-                    f"{name:<18} {kind:<14} torch {before:8.1f} us  customops {after:8.1f} us  {before / after:5.2f} times"
-                )
+                kind = {"dtype": str(dtype)[6:], "format": "nhwc" if layout == torch.channels_last else "nchw"}
+                rows.append({"block": name, **kind, "torch": round(before, 1), "customops": round(after, 1)})
+                print(*rows[-1].values(), f"{before / after:.2f} times as fast")
+    if save:
+        about = "benchmarks/blocks.py: microseconds of a forward and a backward pass of a block, as one CUDA graph"
+        harness.save("blocks", about, harness.machine("cuda"), rows)
 
 
 if __name__ == "__main__":

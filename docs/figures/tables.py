@@ -228,6 +228,17 @@ def training() -> str:
     return f"{table(head, lines)}\n\nBatch {facts['batch']}. {machine(facts)}; `benchmarks/models.py`."
 
 
+def blocks() -> str:
+    facts = results.recorded("blocks")
+    lines = [
+        [f"{row['block']} {row['dtype']} {row['format']}", f"{row['torch']:.0f}", f"{row['customops']:.0f}"]
+        + [f"{row['torch'] / row['customops']:.2f}"]
+        for row in facts["rows"]
+    ]
+    head = ["block", "torch, us", "ours, us", "times as fast"]
+    return f"{table(head, lines)}\n\n{machine(facts)}; `benchmarks/blocks.py`."
+
+
 def overhead() -> str:
     facts = results.recorded("overhead")
     base = {row["call"]: row for row in facts["rows"]}
@@ -479,6 +490,7 @@ BLOCKS = {
     "worst-rows": worst_rows,
     "far-from-floor": far_from_floor,
     "training": training,
+    "blocks": blocks,
     "overhead": overhead,
     "counters": counters,
     "sve": sve,
