@@ -230,11 +230,12 @@ def training() -> str:
 
 def blocks() -> str:
     facts = results.recorded("blocks")
-    lines = [
-        [f"{row['block']} {row['dtype']} {row['format']}", f"{row['torch']:.0f}", f"{row['customops']:.0f}"]
-        + [f"{row['torch'] / row['customops']:.2f}"]
-        for row in facts["rows"]
-    ]
+    lines = []
+    for row in facts["rows"]:
+        torch, ours = row["torch"], row["customops"]
+        lines.append(
+            [f"{row['block']} {row['dtype']} {row['format']}", f"{torch:.0f}", f"{ours:.0f}", f"{torch / ours:.2f}"]
+        )
     head = ["block", "torch, us", "ours, us", "times as fast"]
     return f"{table(head, lines)}\n\n{machine(facts)}; `benchmarks/blocks.py`."
 
