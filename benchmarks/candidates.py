@@ -41,6 +41,7 @@ WGRAD = (
     "mma_planes",
     "mma_pixels",
     "planes",
+    "whole_planes",
     "pixels",
     "direct",
     "large",

@@ -110,6 +110,40 @@ def test_weight_gradients_of_few_pixels(shape, kernel, stride, dtype, device):
     assert_close(actual, torch.nn.grad.conv2d_weight(*exact, stride, groups=shape[1]))
 
 
+def assert_weight_gradient(x, grad, other, kernel, numbers):
+    """Right for both gradients, the same bits each time, and infinite only in taps that meet an infinity."""
+    channels, dtype, (stride_h, stride_w, *padding, dilation_h, dilation_w) = x.shape[1], x.dtype, numbers
+
+    def exact(x, grad):
+        size = (channels, 1, *kernel)
+        return torch.nn.grad.conv2d_weight(
+            x.double().cpu(),
+            size,
+            grad.double().cpu(),
+            (stride_h, stride_w),
+            padding,
+            (dilation_h, dilation_w),
+            channels,
+        )
+
+    first = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers)
+    assert_close(first, exact(x, grad))
+    wide = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers, True)
+    assert wide.dtype == torch.promote_types(dtype, torch.float32)
+    assert torch.equal(wide.to(dtype), first)
+    second = ops._depthwise_conv2d_grad_weight(other, x, *kernel, *numbers)
+    assert_close(second, exact(x, other))
+    for _ in range(20):  # not what the call before left in memory
+        assert torch.equal(ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers), first)
+        assert torch.equal(ops._depthwise_conv2d_grad_weight(other, x, *kernel, *numbers), second)
+    grad[0, 1, 0, 0], x[-1, 3, -1, -1] = float("inf"), float("nan")
+    bad = exact(~x.isfinite(), torch.ones_like(grad)) + exact(torch.ones_like(x), ~grad.isfinite()) > 0
+    assert 0 < bad.sum() < bad.numel()
+    actual = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers).cpu()
+    assert torch.equal(actual.isfinite(), ~bad)
+    assert_close(actual[~bad], exact(*(t.masked_fill(~t.isfinite(), 0) for t in (x, grad)))[~bad])
+
+
 @memory_formats
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize(
@@ -129,7 +163,7 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
     Sums of a cluster of blocks, or of blocks that a second kernel adds up: right, the same bits each time, and infinite
     only in taps that meet an infinity. On an H100 or H200 most in float32 are those of clusters.
     """
-    channels, last = shape[1], memory_format == torch.channels_last
+    last = memory_format == torch.channels_last
     numbers = (stride, stride, *padding, dilation, dilation)
     if device == "cuda" and last:
         problem = [*shape, *kernel, stride, stride, *[p for p in padding for _ in range(2)], dilation, dilation, last]
@@ -138,30 +172,29 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
     x = image(shape, dtype, device, memory_format)
     out = F.conv2d(x[:1, :1].cpu().double(), torch.ones(1, 1, *kernel).double(), None, stride, padding, dilation).shape
     grad = image((*shape[:2], *out[2:]), dtype, device, memory_format, seed=3)
+    assert_weight_gradient(x, grad, image(grad.shape, dtype, device, memory_format, seed=4), kernel, numbers)
 
-    def exact(x, grad):
-        size = (channels, 1, *kernel)
-        return torch.nn.grad.conv2d_weight(
-            x.double().cpu(), size, grad.double().cpu(), stride, padding, dilation, channels
-        )
 
-    first = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers)
-    assert_close(first, exact(x, grad))
-    wide = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers, True)
-    assert wide.dtype == torch.promote_types(dtype, torch.float32)
-    assert torch.equal(wide.to(dtype), first)
-    other = image(grad.shape, dtype, device, memory_format, seed=4)
-    second = ops._depthwise_conv2d_grad_weight(other, x, *kernel, *numbers)
-    assert_close(second, exact(x, other))
-    for _ in range(20):  # not what the call before left in memory
-        assert torch.equal(ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers), first)
-        assert torch.equal(ops._depthwise_conv2d_grad_weight(other, x, *kernel, *numbers), second)
-    grad[0, 1, 0, 0], x[-1, 3, -1, -1] = float("inf"), float("nan")
-    bad = exact(~x.isfinite(), torch.ones_like(grad)) + exact(torch.ones_like(x), ~grad.isfinite()) > 0
-    assert 0 < bad.sum() < bad.numel()
-    actual = ops._depthwise_conv2d_grad_weight(grad, x, *kernel, *numbers).cpu()
-    assert torch.equal(actual.isfinite(), ~bad)
-    assert_close(actual[~bad], exact(*(t.masked_fill(~t.isfinite(), 0) for t in (x, grad)))[~bad])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("kernel", "stride"), [(5, 1), (5, 2), (3, 2)])
+@pytest.mark.parametrize(
+    ("shape", "padding"),
+    [
+        ((15, 512, 14, 14), (2, 2)),
+        ((46, 495, 7, 7), (2, 2)),  # odd planes: runs of channels start anywhere in 16 bytes
+        ((2, 4, 32, 31), (1, 2)),  # several accesses wide
+        ((300, 5, 9, 12), (2, 1)),  # splits of a batch
+        ((131, 133, 6, 10), (0, 2)),  # several rounds of images; a last block of fewer planes
+        ((3, 1100, 5, 5), (2, 0)),
+        ((7, 6, 3, 3), (2, 2)),  # windows larger than images
+    ],
+)
+def test_weight_gradients_of_whole_planes(shape, padding, kernel, stride, dtype, device):
+    """Sizes that wgrad_whole_planes takes on GPUs, whether it is chosen or forced: every kernel that is compiled."""
+    x = image(shape, dtype, device, torch.contiguous_format)
+    size = [(n + 2 * p - kernel) // stride + 1 for n, p in zip(shape[2:], padding, strict=True)]
+    grad, other = (image((*shape[:2], *size), dtype, device, torch.contiguous_format, seed=seed) for seed in (3, 4))
+    assert_weight_gradient(x, grad, other, (kernel, kernel), (stride, stride, *padding, 1, 1))
 
 
 # Small images of many channels: on CPUs all rows of one are summed at once, in several tiles of channels, of which the

@@ -23,6 +23,7 @@ enum class Kernel {
   kWgradMmaPlanes,
   kWgradMmaPixels,
   kWgradPlanes,
+  kWgradWholePlanes,
   kWgradPixels,
   kWgradDirect,
   kWgradLarge,
@@ -37,11 +38,12 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {
-      "fwd_small",        "fwd_mma",           "fwd_planes",   "fwd_large",     "fwd_pixels",
-      "fwd_direct",       "fwd_dense_rows",    "fwd_rows",     "fwd_scale",     "fwd_simple",
-      "fwd_sliding",      "fwd_torch",         "fwd_cudnn",    "wgrad_small",   "wgrad_mma_planes",
-      "wgrad_mma_pixels", "wgrad_planes",      "wgrad_pixels", "wgrad_direct",  "wgrad_large",
-      "wgrad_rows",       "wgrad_correlation", "wgrad_scale",  "wgrad_sliding", "wgrad_torch"};
+      "fwd_small",        "fwd_mma",        "fwd_planes",         "fwd_large",    "fwd_pixels",
+      "fwd_direct",       "fwd_dense_rows", "fwd_rows",           "fwd_scale",    "fwd_simple",
+      "fwd_sliding",      "fwd_torch",      "fwd_cudnn",          "wgrad_small",  "wgrad_mma_planes",
+      "wgrad_mma_pixels", "wgrad_planes",   "wgrad_whole_planes", "wgrad_pixels", "wgrad_direct",
+      "wgrad_large",      "wgrad_rows",     "wgrad_correlation",  "wgrad_scale",  "wgrad_sliding",
+      "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -274,6 +276,17 @@ inline bool wgrad_planes_takes(const Problem& problem) {
   return !problem.channels_last && wgrad_tiles_take(problem) && (problem.x.taps < 7 || problem.x.down == 1) &&
          ceil_div(problem.x.out, 4 / problem.x.down) <= 128;
 }
+
+// Contiguous, 16-bit, 5x5 at strides 1 and 2, 3x3 at stride 2: so small that a block has whole planes.
+constexpr int64_t kWholePlanesShared = 96 << 10;  // bytes of a block
+inline bool wgrad_whole_planes_takes(const Problem& problem, const Gpu& gpu) {
+  const auto takes = [](const Axis& a) { return a.in <= 32 && a.out <= 32 && a.pad >= 0 && a.pad < a.taps; };
+  return gpu.capability >= 80 && gpu.shared_a_block >= kWholePlanesShared && !problem.channels_last &&
+         is_16_bit(problem.dtype) && wgrad_tiles_take(problem) && takes(problem.y) && takes(problem.x) &&
+         (problem.x.taps == 5 || (problem.x.taps == 3 && problem.x.down == 2)) &&
+         std::min(problem.in_alignment, problem.out_alignment) % 16 == 0;
+}
+
 inline bool wgrad_pixels_takes(const Problem& problem) {
   return problem.channels_last && wgrad_tiles_take(problem) &&
          has_channel_vectors(problem, channel_lanes(problem.x.taps));
@@ -413,6 +426,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kWgradMmaPlanes: return wgrad_mma_planes_takes(problem, gpu);
     case Kernel::kWgradMmaPixels: return wgrad_mma_pixels_takes(problem, gpu);
     case Kernel::kWgradPlanes: return wgrad_planes_takes(problem);
+    case Kernel::kWgradWholePlanes: return wgrad_whole_planes_takes(problem, gpu);
     case Kernel::kWgradPixels: return wgrad_pixels_takes(problem);
     case Kernel::kWgradDirect: return wgrad_direct_lanes(problem) > 0 || wgrad_direct_takes_dilation(problem);
     case Kernel::kWgradLarge: return wgrad_large_takes(problem, gpu);
