@@ -124,6 +124,33 @@ def test_images_that_are_only_multiplied(channels, memory_format, device):
         assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), 1, 0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [(5, 5), (6, 6), (7, 7), (1, 5), (4, 6), (2, 7)])
+@pytest.mark.parametrize("channels", [34, 37])
+def test_whole_small_channels_last_images(channels, size, stride, dtype, device):
+    """A thread of the CUDA kernel fwd_direct has an image of one channel or two."""
+    outputs = channels * ((size[0] - 1) // stride + 1) * ((size[1] - 1) // stride + 1)
+    batch = 1_000_000 // outputs + 1 if device == "cuda" else 3  # so many outputs of channels_last are not for cuDNN
+    x = image((batch, channels, *size), dtype, device, torch.channels_last)
+    if device == "cuda":
+        problem = [*x.shape, 3, 3, stride, stride, 1, 1, 1, 1, 1, 1, 1]
+        chosen = ops._depthwise_conv2d_explain("fwd", "cuda", problem, str(dtype).removeprefix("torch."))
+        assert chosen.startswith("fwd_direct:")
+    weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 3, 3), ()))
+    y = assert_all(x, weight, bias, stride, 1)
+    assert_all(x, weight, None, stride, 1)
+    if device == "cuda":
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), stride, 1), y)
+        part = randn(channels * 9 + 1, dtype=dtype, device=device)[1:].view_as(weight).copy_(weight)  # not aligned
+        assert torch.equal(depthwise_conv2d(x, part, bias, stride, 1), y)
+        x[0, 1, 0, 3], x[-1, 2, -1, -1] = float("inf"), float("nan")
+        seen = F.conv2d((~x.isfinite()).float(), torch.ones_like(weight).float(), None, stride, 1, 1, channels) > 0.5
+        now = depthwise_conv2d(x, weight, bias, stride, 1)
+        assert torch.equal(~now.isfinite(), seen)
+        assert torch.equal(now[~seen], y[~seen])
+
+
 @memory_formats
 @pytest.mark.parametrize("channels", [1, 2, 3, 8, 61])
 @pytest.mark.parametrize(("stride", "padding"), [(2, 0), ((1, 3), (2, 0)), ((4, 3), (1, 2)), (1, (0, 1)), (1, 0)])

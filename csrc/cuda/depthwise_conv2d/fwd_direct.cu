@@ -2,8 +2,9 @@
 // stride 2, where a pixel is used by so few outputs that shared memory costs more than it saves, and 3x3 and 5x5 taps
 // where fwd_pixels does not apply: the channels are not a multiple of a thread's channels there, or the image is not
 // aligned. Neighbouring threads take neighbouring channels. Each keeps its taps in registers, walks down the rows of
-// its window, and reads some rows ahead; the caches hold what windows share.
-#include "read_pixels.cuh"
+// its window, and reads some rows ahead; the caches hold what windows share. Small 16-bit images are computed whole
+// (direct_images.cuh).
+#include "direct_images.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -131,19 +132,13 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
 template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated = false, bool kFew = false>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   using S = Region<T, R, kLanes, kFew>;
-  const auto misaligned = [](const void* data, size_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes != 0; };
   const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
   const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
   const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
   if constexpr (R::kTaps == 5 && !kFew)
     if (threads < 1 << 14) return launch<T, W, R, kLanes, kFlipped, kDilated, true>(problem, stream);
-  Tensor weight = *problem.weight;
-  // Part of a larger tensor, then. kLanes taps are one access.
-  if (misaligned(weight.data_ptr(), sizeof(Access<W, kLanes>))) {
-    weight = new_like(*problem.weight);
-    copy_strided("depthwise_conv2d", *problem.weight, weight);
-  }
+  const Tensor weight = aligned_weight(problem, sizeof(Access<W, kLanes>));
   FwdDirectParams<T, W> params{};
   params.weight = static_cast<const W*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
@@ -187,6 +182,8 @@ void launch_weight(const ForwardProblem& problem, cudaStream_t stream) {
 void launch_fwd_direct(const ForwardProblem& problem, cudaStream_t stream) {
   dispatch_float(Kernel::kFwdDirect, problem.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if constexpr (sizeof(T) == 2)
+      if (is_for_direct_images(problem)) return launch_direct_images<T>(problem, stream);
     if (problem.float32_weight)
       launch_weight<T, float>(problem, stream);
     else

@@ -49,4 +49,12 @@ __device__ void widen_pixels(const Access<T, lanes> (&pixels)[n], acc_t<T> (&row
     for (int v = 0; v < lanes; ++v) row[j][v] = widen(part<T>(pixels[j], v));
 }
 
+// The weight, or a copy if it is part of a larger tensor and not aligned to accesses of so many bytes.
+inline Tensor aligned_weight(const ForwardProblem& problem, int64_t bytes) {
+  if (reinterpret_cast<uintptr_t>(problem.weight->data_ptr()) % bytes == 0) return *problem.weight;
+  Tensor weight = new_like(*problem.weight);
+  copy_strided("depthwise_conv2d", *problem.weight, weight);
+  return weight;
+}
+
 }  // namespace customops::cuda::depthwise
