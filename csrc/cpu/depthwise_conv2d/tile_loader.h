@@ -20,7 +20,7 @@ void with_padded_size(int64_t size, const F& f) {
 template <class T, class B = acc_t<T>>
 class TileLoader {
   using A = acc_t<T>;
-  enum : int64_t { kNone = -1 };
+  enum : int64_t { kNone = -1, kPlanesAhead = 256 };  // bytes from what is transposed to what is prefetched
   const TilePlan& plan_;
   const AxisTaps &y_, &x_;
   const T *const image_, *const end_;
@@ -254,6 +254,8 @@ class TileLoader {
   }
 
   // Pixels [first, first + pixels) of planes, to `offsets` from `at` on in the buffer; kNone: no tap reads the pixel.
+  // Sixteen planes are more than hardware prefetchers follow: without prefetches, images that are not in the cache took
+  // up to 1.3 times as long on a Zen 4.
   template <class I>
   void transpose_pixels(I isa, int64_t n, int64_t c, int64_t first, int64_t pixels, int64_t at,
                         const int64_t* offsets) {
@@ -262,24 +264,31 @@ class TileLoader {
     B* const out = data() + at * plan_.block_channels;
     outline(isa, [=](auto) {
       using V = Vec<I::value, A>;
-      for (int64_t x = 0; x < pixels; x += V::kLanes) {
+      const int64_t size = pixels, last = (count - 1) * plane, *to = offsets;  // copies that stores cannot alias
+      B* const buffer = out;
+      const T* rows[V::kLanes];
+      for (int l = 0; l < V::kLanes; ++l) rows[l] = begin + std::min<int64_t>(l, count - 1) * plane;
+      T parts[V::kLanes][V::kLanes];
+      for (int64_t x = 0, from = 0; x < size; x += V::kLanes, from += V::kLanes, to += V::kLanes) {
+        if (end - begin - last - x < V::kLanes) {  // nothing behind the last image is read
+          std::memset(parts, 0, sizeof parts);
+          for (int l = 0; l < V::kLanes; ++l) {
+            const T* const row = begin + std::min<int64_t>(l, count - 1) * plane + x;
+            std::copy_n(row, std::min<int64_t>(end - row, V::kLanes), parts[l]);
+            rows[l] = parts[l];
+          }
+          from = 0;
+        }
         TransposeBlock<V, B> block;
 #pragma GCC unroll 16
         for (int l = 0; l < V::kLanes; ++l) {  // pixels beyond the row are dropped
-          const T* const from = begin + std::min<int64_t>(l, count - 1) * plane + x;
-          if (end - from >= V::kLanes) {
-            block.load(l, from);
-          } else {
-            T part[V::kLanes] = {};
-            std::copy(from, end, part);
-            block.load(l, part);
-          }
+          if (sizeof(V) > 16) __builtin_prefetch(rows[l] + from + kPlanesAhead / sizeof(T));
+          block.load(l, rows[l] + from);
         }
         block.transpose();
-        const int64_t* const to = offsets + x;
 #pragma GCC unroll 16
         for (int p = 0; p < V::kLanes; ++p)
-          if (to[p] >= 0) block.store(p, out + to[p]);
+          if (to[p] >= 0) block.store(p, buffer + to[p]);
       }
     });
   }
