@@ -28,6 +28,8 @@ namespace customops::cpu {
 constexpr int64_t kTileBytes = 16 << 10;       // of a buffer for one channel: half of a usual L1 cache
 constexpr int64_t kBufferBytes = 96 << 10;     // of a buffer for several channels, if its size is free; fits into L2
 constexpr int64_t kWholeImageBytes = 768;      // of one channel in a buffer that holds images whole, at most
+constexpr int64_t kShortRowsBytes = 1 << 10;   // the same, in float32, where rows have at most
+constexpr int64_t kShortRows = 14;             // outputs: a start on each row costs as much as its sums
 constexpr int64_t kWholeTileBytes = 24 << 10;  // of all channels in such a buffer and the sums of their taps, about
 constexpr int64_t kWideTileBytes = 80 << 10;   // the same: wide tiles read far memory by longer pieces
 constexpr int64_t kManyElements = 3 << 19;     // of all images: they are far, beyond the L2 cache
@@ -120,7 +122,8 @@ struct TilePlan {
     if (kernel == Kernel::wgrad_rows && channels_last && has_window() && y.to > 1) {
       const int64_t pixels = (y.periods() + y.span) * y.phases.size() * (x.periods() + x.span);
       const int64_t bytes = (pixels + y.taps[0].size() * x.taps[0].size()) * element_bytes;
-      whole_images = pixels * element_bytes <= (batch > 1 ? kWholeImageBytes : kWholeImageBytes * 2 / 3);
+      const int64_t most = element_bytes == 4 && x.to <= kShortRows ? kShortRowsBytes : kWholeImageBytes;
+      whole_images = pixels * element_bytes <= (batch > 1 ? most : most * 2 / 3);
       if (whole_images) tile = whole_tile(bytes) / block_channels * block_channels;
     }
     channel_tiles = ceil_div(channels, channels_last ? std::max(tile, block_channels) : block_channels);
