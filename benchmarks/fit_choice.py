@@ -6,10 +6,12 @@ Each FILE is one that candidates.py wrote; one that is given three times counts 
 direction and layout. Every tree of it asks DEPTH questions about the FEATURES below, the same for all problems, and adds
 to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
 
-The trees are grown one after the other (gradient boosting): the sums are fitted as logits to a softmax of what choosing
-each kernel loses against the fastest of all and of torch, and most of all by being slower than torch. A part of what
-is fitted is the mean of that loss over the kernels, weighted by the softmax of the costs: where problems that look the
-same differ, a kernel that never loses much is better than one that often wins. --check also fits
+The trees are grown one after the other (gradient boosting), for two objectives, and the sums of both are added. The
+trees of the first are fitted as logits to a softmax of what choosing each kernel loses against the fastest of all and
+of torch, and most of all by being slower than torch. A part of what is fitted is the mean of that loss over the
+kernels, weighted by the softmax of the costs: where problems that look the same differ, a kernel that never loses much
+is better than one that often wins. The trees of the second predict that loss itself, by least squares. The first alone
+chooses the fastest kernel more often; the second alone is less often slower than torch. --check also fits
 four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
 measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem.
 --uncertain prints the N of DRAWN random problems whose choice is the least certain, without those of the FILEs, for
@@ -39,10 +41,11 @@ PENALTY = 2.0  # for that, beside the logarithm of the time over the least
 PREFERENCE = 0.03  # for our kernels, where torch's own gain less than this: calling these costs more on the host
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
 RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices
-TREES, DEPTH, RATE = 96, 5, 0.35
+TREES, DEPTH, RATE = 64, 5, 0.35  # trees of each objective
 THRESHOLDS = 20  # of a feature, at most
 SOFTNESS = 0.35  # of the softmax: kernels that lose much less are about as good
-EXPECTED, MOST = 0.3, 3.5  # the part of the expected loss, and what a kernel loses there at most
+EXPECTED = 0.6  # the part of the expected loss
+MOST = 3.5  # what a kernel loses at most
 DAMPING = 2.0  # of what few problems say
 SCALE = 8  # costs are whole numbers: this is 1
 DRAWN = 40_000  # problems, of which --uncertain prints some
@@ -189,28 +192,50 @@ def questions(features: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
+class Softmax:
+    """Costs as logits of a softmax: the best kernels are likely, and the mean loss is small."""
+
+    def __init__(self, loss: np.ndarray):
+        self.takes = np.isfinite(loss)
+        self.wanted, self.limited = softmax(-loss / SOFTNESS), np.where(self.takes, np.minimum(loss, MOST), 0)
+
+    def derivatives(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first, of which trees gain, and the second, of each kernel's cost."""
+        chances = softmax(np.where(self.takes, -costs, -np.inf))
+        above_mean = self.limited - (chances * self.limited).sum(axis=1, keepdims=True)
+        slope = (1 - EXPECTED) * (chances - self.wanted) + EXPECTED * chances * above_mean
+        return slope, chances * (1 - chances)
+
+
+class LeastSquares:
+    """Costs that are the loss itself, in the unit of the logits."""
+
+    def __init__(self, loss: np.ndarray):
+        self.takes = np.isfinite(loss)
+        self.wanted = np.where(self.takes, np.minimum(loss, MOST), 0) / SOFTNESS
+
+    def derivatives(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.where(self.takes, self.wanted - costs, 0), self.takes.astype(np.float64)
+
+
 def grow(table: Table, rows: np.ndarray) -> list[tuple[list, np.ndarray]]:
     """Trees: DEPTH (feature, threshold), and the costs of the kernels for each combination of answers."""
     features, loss = table.features[rows], table.loss[rows]
-    takes = np.isfinite(loss)
-    wanted, limited = softmax(-loss / SOFTNESS), np.where(takes, np.minimum(loss, MOST), 0)
     asked = questions(features)
     answers = np.array([features[:, feature] >= threshold for feature, threshold in asked], dtype=np.float64)
-    costs, trees = np.zeros(loss.shape), []
-    for _ in range(TREES):
-        chances = softmax(np.where(takes, -costs, -np.inf))
-        above_mean = limited - (chances * limited).sum(axis=1, keepdims=True)
-        slope = (1 - EXPECTED) * (chances - wanted) + EXPECTED * chances * above_mean
-        slopes = np.concatenate([slope, chances * (1 - chances)], axis=1)  # first and second derivatives
-        leaf, tree = np.zeros(len(rows), dtype=int), []
-        for _ in range(DEPTH):
-            tree.append(best_question(slopes, leaf, answers))
-            leaf = 2 * leaf + answers[tree[-1]].astype(int)
-        slope, curvature = np.split(one_hot(leaf, 2**DEPTH).T @ slopes, 2, axis=1)
-        step = np.rint(SCALE * RATE * slope / (curvature + DAMPING)).astype(int)
-        step -= step.min(axis=1, keepdims=True)
-        costs += step[leaf] / SCALE
-        trees.append(([asked[question] for question in tree], step))
+    trees = []
+    for objective in (Softmax(loss), LeastSquares(loss)):
+        costs = np.zeros(loss.shape)
+        for _ in range(TREES):
+            slopes = np.concatenate(objective.derivatives(costs), axis=1)
+            leaf, tree = np.zeros(len(rows), dtype=int), []
+            for _ in range(DEPTH):
+                tree.append(best_question(slopes, leaf, answers))
+                leaf = 2 * leaf + answers[tree[-1]].astype(int)
+            slope, curvature = np.split(one_hot(leaf, 2**DEPTH).T @ slopes, 2, axis=1)
+            step = np.rint(SCALE * RATE * slope / (curvature + DAMPING)).astype(int)
+            costs += step[leaf] / SCALE
+            trees.append(([asked[question] for question in tree], step - step.min(axis=1, keepdims=True)))
     return trees
 
 
