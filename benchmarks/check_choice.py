@@ -22,6 +22,7 @@ from customops import _explain
 
 # Kernels whose name is not that of their file; `large` belongs to a file a direction.
 FILES = {
+    "direct_images": "fwd_direct",
     "rows": "fwd_rows",
     "simple_spans": "fwd_simple",
     "sliding_planes": "fwd_sliding",
