@@ -66,10 +66,13 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
     return run
 
 
+NOT_AFTER_A_COPY = ("fwd_cudnn", "wgrad_torch", "wgrad_whole_planes")  # as may_copy_to_planes of takes.h says
+
+
 def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:
     kernels = [name for name in KERNELS if name.startswith("wgrad") == (direction == "wgrad")]
     if problem.layout == "nhwc":
-        kernels += [f"planes:{k}" for k in kernels if k not in ("fwd_cudnn", "wgrad_torch")]
+        kernels += [f"planes:{k}" for k in kernels if k not in NOT_AFTER_A_COPY]
     return kernels
 
 

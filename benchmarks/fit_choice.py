@@ -11,7 +11,7 @@ trees of the first are fitted as logits to a softmax of what choosing each kerne
 of torch, and most of all by being slower than torch. A part of what is fitted is the mean of that loss over the
 kernels, weighted by the softmax of the costs: where problems that look the same differ, a kernel that never loses much
 is better than one that often wins. The trees of the second predict that loss itself, by least squares. The first alone
-chooses the fastest kernel more often; the second alone is less often slower than torch. --check also fits
+comes closer to the least time; the second alone is less often slower than torch. --check also fits
 four fifths of the cases and tries the forests on the last fifth, five times: that is how often problems that were not
 measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem.
 --uncertain prints the N of DRAWN random problems whose choice is the least certain, without those of the FILEs, for
@@ -200,7 +200,7 @@ class Softmax:
         self.wanted, self.limited = softmax(-loss / SOFTNESS), np.where(self.takes, np.minimum(loss, MOST), 0)
 
     def derivatives(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first, of which trees gain, and the second, of each kernel's cost."""
+        """By each kernel's cost: minus the first derivative, which is where the cost has to go, and the second."""
         chances = softmax(np.where(self.takes, -costs, -np.inf))
         above_mean = self.limited - (chances * self.limited).sum(axis=1, keepdims=True)
         slope = (1 - EXPECTED) * (chances - self.wanted) + EXPECTED * chances * above_mean
@@ -215,6 +215,7 @@ class LeastSquares:
         self.wanted = np.where(self.takes, np.minimum(loss, MOST), 0) / SOFTNESS
 
     def derivatives(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As those of Softmax."""
         return np.where(self.takes, self.wanted - costs, 0), self.takes.astype(np.float64)
 
 
@@ -287,7 +288,8 @@ def uncertainty(table: Table, features: np.ndarray, takes: np.ndarray) -> np.nda
     """Of problems: how much forests of parts of the cases differ in their choice, and most of all whether it is torch's."""
     generator, every = np.random.default_rng(0), np.arange(len(table.torch))
     parts = [every[generator.random(len(every)) < SHARE] for _ in range(COMMITTEE)]
-    costs = [add_costs(grow(table, part), features, takes) / SCALE for part in parts]
+    # The mean of both objectives.
+    costs = [add_costs(grow(table, part), features, takes) / (2 * SCALE) for part in parts]
     votes = np.mean([one_hot(c.argmin(axis=1), takes.shape[1]) for c in costs], axis=0)
     chances = np.mean([softmax(-c) for c in costs], axis=0)
     torchs = chances[:, [name.endswith(("_torch", "_cudnn")) for name in table.kernels]].sum(axis=1)

@@ -176,21 +176,36 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("kernel", "stride"), [(5, 1), (5, 2), (3, 2)])
 @pytest.mark.parametrize(
-    ("shape", "padding"),
+    ("kernel", "stride", "shape", "padding"),
     [
-        ((15, 512, 14, 14), (2, 2)),
-        ((46, 495, 7, 7), (2, 2)),  # odd planes: runs of channels start anywhere in 16 bytes
-        ((2, 4, 32, 31), (1, 2)),  # several accesses wide
-        ((300, 5, 9, 12), (2, 1)),  # splits of a batch
-        ((131, 133, 6, 10), (0, 2)),  # several rounds of images; a last block of fewer planes
-        ((3, 1100, 5, 5), (2, 0)),
-        ((7, 6, 3, 3), (2, 2)),  # windows larger than images
+        (5, 1, (46, 495, 7, 7), (2, 2)),  # odd planes: runs of channels start anywhere in 16 bytes; rounds of images
+        (5, 1, (131, 133, 6, 10), (0, 2)),  # splits of two rounds; a last block of fewer planes
+        (5, 1, (16, 4, 7, 29), (3, 1)),  # four accesses wide; splits; parts of planes
+        (5, 1, (7, 4, 8, 14), (4, 4)),  # the most threads
+        (5, 1, (3, 1100, 5, 5), (2, 0)),
+        (5, 1, (1, 5, 4, 4), (3, 1)),  # windows larger than images
+        (5, 2, (15, 512, 14, 14), (2, 2)),
+        (5, 2, (46, 495, 7, 7), (2, 2)),
+        (5, 2, (131, 133, 6, 10), (0, 2)),  # a last round of fewer images
+        (5, 2, (64, 4, 8, 21), (4, 0)),  # splits
+        (5, 2, (16, 5, 8, 6), (4, 2)),  # the most threads
+        (5, 2, (7, 4, 4, 31), (3, 4)),  # three accesses wide
+        (5, 2, (1, 255, 3, 3), (2, 2)),  # windows larger than images
+        (3, 2, (46, 495, 7, 7), (2, 2)),
+        (3, 2, (131, 6, 6, 20), (0, 0)),  # splits; a last column that no tap meets
+        (3, 2, (40, 6, 7, 14), (2, 2)),  # the most threads
+        (3, 2, (131, 512, 4, 3), (2, 1)),  # three rounds of images
+        (3, 2, (1, 133, 3, 7), (1, 2)),  # a last block of fewer planes
     ],
 )
-def test_weight_gradients_of_whole_planes(shape, padding, kernel, stride, dtype, device):
-    """Sizes that wgrad_whole_planes takes on GPUs, whether it is chosen or forced: every kernel that is compiled."""
+def test_weight_gradients_of_whole_planes(kernel, stride, shape, padding, dtype, device):
+    """Every kernel that wgrad_whole_planes has, on GPUs."""
+    if device == "cuda":
+        pads = [p for p in padding for _ in range(2)]
+        problem = [*shape, kernel, kernel, stride, stride, *pads, 1, 1, 0]
+        chosen = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, str(dtype).removeprefix("torch."))
+        assert chosen.startswith("wgrad_whole_planes:")
     x = image(shape, dtype, device, torch.contiguous_format)
     size = [(n + 2 * p - kernel) // stride + 1 for n, p in zip(shape[2:], padding, strict=True)]
     grad, other = (image((*shape[:2], *size), dtype, device, torch.contiguous_format, seed=seed) for seed in (3, 4))
@@ -205,6 +220,7 @@ def test_weight_gradients_of_whole_planes(shape, padding, kernel, stride, dtype,
     ("shape", "kernel", "stride", "padding"),
     [
         ((5, 150, 7, 7), (3, 3), 1, 1),
+        ((3, 70, 14, 14), (3, 3), 1, 1),  # as large as an image is taken whole
         ((3, 85, 4, 9), (5, 5), 1, 2),
         ((3, 85, 4, 9), (4, 5), (2, 1), (1, 2)),
         ((70, 33, 3, 2), (7, 7), 1, 3),

@@ -25,11 +25,11 @@
 
 namespace customops::cpu {
 
-constexpr int64_t kTileBytes = 16 << 10;       // of a buffer for one channel: half of a usual L1 cache
-constexpr int64_t kBufferBytes = 96 << 10;     // of a buffer for several channels, if its size is free; fits into L2
-constexpr int64_t kWholeImageBytes = 768;      // of one channel in a buffer that holds images whole, at most
-constexpr int64_t kShortRowsBytes = 1 << 10;   // the same, in float32, where rows have at most
-constexpr int64_t kShortRows = 14;             // outputs: a start on each row costs as much as its sums
+constexpr int64_t kTileBytes = 16 << 10;      // of a buffer for one channel: half of a usual L1 cache
+constexpr int64_t kBufferBytes = 96 << 10;    // of a buffer for several channels, if its size is free; fits into L2
+constexpr int64_t kWholeImageBytes = 768;     // of one channel in a buffer that holds images whole, at most
+constexpr int64_t kShortRowsBytes = 1 << 10;  // the same where rows are short and buffers float32, of 16-bit images too
+constexpr int64_t kShortRows = 14;  // outputs of a short row, at most: to start on it costs as much as its sums
 constexpr int64_t kWholeTileBytes = 24 << 10;  // of all channels in such a buffer and the sums of their taps, about
 constexpr int64_t kWideTileBytes = 80 << 10;   // the same: wide tiles read far memory by longer pieces
 constexpr int64_t kManyElements = 3 << 19;     // of all images: they are far, beyond the L2 cache

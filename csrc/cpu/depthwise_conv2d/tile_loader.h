@@ -20,7 +20,8 @@ void with_padded_size(int64_t size, const F& f) {
 template <class T, class B = acc_t<T>>
 class TileLoader {
   using A = acc_t<T>;
-  enum : int64_t { kNone = -1, kPlanesAhead = 256 };  // bytes from what is transposed to what is prefetched
+  enum : int64_t { kNone = -1 };
+  enum : int64_t { kPlanesAhead = 256 };  // bytes from what is transposed to what is prefetched
   const TilePlan& plan_;
   const AxisTaps &y_, &x_;
   const T *const image_, *const end_;
@@ -282,6 +283,7 @@ class TileLoader {
         TransposeBlock<V, B> block;
 #pragma GCC unroll 16
         for (int l = 0; l < V::kLanes; ++l) {  // pixels beyond the row are dropped
+          // 16 planes seem to be too many streams for a CPU's own prefetching: 1.1 times the time on AVX-512.
           if (sizeof(V) > 16) __builtin_prefetch(rows[l] + from + kPlanesAhead / sizeof(T));
           block.load(l, rows[l] + from);
         }

@@ -404,8 +404,7 @@ inline bool torch_cudnn_takes(const Problem& problem) {
 }
 
 // Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
-// case; copying the result back as well pays off under large windows. Small images of 16 bits have kernels of their
-// own.
+// case; copying the result back as well pays off under large windows. wgrad_whole_planes is not measured after a copy.
 inline bool may_copy_to_planes(Kernel kernel) {
   return kernel != Kernel::kFwdCudnn && kernel != Kernel::kWgradTorch && kernel != Kernel::kWgradWholePlanes;
 }

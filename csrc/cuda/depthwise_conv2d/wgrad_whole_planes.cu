@@ -20,7 +20,7 @@ struct WholePlanesTile {
   static constexpr int kMostThreads = kMostSlots * taps;
 };
 
-// How planes as they lie in memory become rows: two elements at a time where widths are even.
+// How planes as they lie in memory become rows. An item is one element, or two where widths and padding are even.
 struct RowsOfPlanes {
   Divider<uint32_t> run, pixels, width;  // items of all planes of a block, of a plane, of a row
   int unit, together;                    // elements of an item; images whose items threads sort at once
@@ -226,8 +226,9 @@ struct WholePlanesBlock {
   int64_t planes, slots, images, splits, part_rows;
 };
 
-// The block for which a model of a multiprocessor's cycles, fitted on an H100, finds the least: always as is best for
-// an H200, so that sums depend on shapes alone. Shared memory has room for two blocks there.
+// The block for which a model finds the fewest cycles of a multiprocessor. Its constants were fitted on an H100; it
+// plans for the multiprocessors of an H200 on every GPU, so that sums depend on shapes alone. Shared memory has room
+// for two blocks there.
 template <class S, class T>
 WholePlanesBlock plan_block(const WgradProblem& problem, const WholePlanesParams<T>& params) {
   const Axis &y = problem.y, &x = problem.x;
@@ -251,6 +252,8 @@ WholePlanesBlock plan_block(const WgradProblem& problem, const WholePlanesParams
         const int64_t a_multiprocessor = ceil_div(groups * splits, kH200.multiprocessors),
                       at_once = slots == S::kMostSlots ? 1 : std::min<int64_t>(a_multiprocessor, 2);
         const int64_t rows = part_rows * params.chunks;
+        // Copies and sorting, and the multiply-adds; then barriers of a round, a row's latency, the start of a block,
+        // and the second kernel.
         const int64_t work = 2 * planes * images * (in_pixels + out_pixels) / 25 + S::kTaps * slots * rows * 5 / 8;
         const int64_t cost =
             ceil_div(a_multiprocessor, at_once) * (rounds * (500 + 65 * rows + at_once * work) + 2500) +
