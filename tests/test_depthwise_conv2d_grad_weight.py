@@ -43,6 +43,12 @@ ops = torch.ops.customops
         ((64, 96, 7, 7), (7,), 1, "same"),
         ((116, 150, 7, 6), (7,), 1, 3),
         ((33, 50, 14, 13), (7,), 1, 3),
+        # Odd channels: tensor cores read them one by one, a thread pixels below each other.
+        ((116, 151, 7, 6), (7,), 1, 3),
+        ((33, 51, 14, 13), (7,), 1, 3),
+        ((5, 17, 16, 16), (7,), 1, (1, 3)),
+        ((3, 33, 16, 21), (7,), 1, (3, 0)),
+        ((600, 3, 9, 9), (7,), 1, (6, 5)),
         # Two channels a thread of wgrad_direct, in tiles of four and of seven rows.
         ((2100, 130, 3, 3), (5,), 2, 2),
         ((2100, 130, 13, 1), (5,), 2, 2),
@@ -257,21 +263,24 @@ def test_weight_gradients_with_much_padding_below(size, kernel, stride, top, bot
 
 
 @memory_formats
-@pytest.mark.parametrize(("size", "kernel", "stride"), [(14, 5, 1), (12, 7, 1), (40, 7, 1), (40, 7, 2)])
-def test_infinities_in_weight_gradients_of_16_bit_images(size, kernel, stride, memory_format, device):
+@pytest.mark.parametrize(
+    ("channels", "size", "kernel", "stride"),
+    [(24, 14, 5, 1), (24, 12, 7, 1), (19, 12, 7, 1), (24, 40, 7, 1), (24, 40, 7, 2)],
+)
+def test_infinities_in_weight_gradients_of_16_bit_images(channels, size, kernel, stride, memory_format, device):
     """Each only in the taps that meet it, however the others are summed."""
     by_pixels = stride == 2 and memory_format == torch.channels_last  # wgrad_pixels, without tensor cores on any GPU
     if device == "cuda" and (by_pixels or torch.cuda.get_device_capability() < (8, 0)):
         pytest.skip("without tensor cores for this, kernels multiply with the zeros around the images, too")
-    x = image((3, 24, size, size), torch.bfloat16, device, memory_format)
+    x = image((3, channels, size, size), torch.bfloat16, device, memory_format)
     middle = kernel // 2
     numbers = (kernel, kernel, stride, stride, middle, middle, 1, 1)
-    grad = image((3, 24, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)
+    grad = image((3, channels, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)
     x[2, 1, 0, 0], x[0, 17, 1, -1], grad[1, 3, 0, 0] = float("inf"), float("nan"), float("-inf")
 
     def meetings(x, grad):
-        shape = (24, 1, kernel, kernel)
-        return torch.nn.grad.conv2d_weight(x.cpu().double(), shape, grad.cpu().double(), stride, middle, groups=24)
+        shape = (channels, 1, kernel, kernel)
+        return torch.nn.grad.conv2d_weight(x.cpu().double(), shape, grad.cpu().double(), stride, middle, groups=channels)
 
     bad_x, bad_grad = ~x.isfinite(), ~grad.isfinite()
     bad = meetings(bad_x, torch.ones_like(grad)) + meetings(torch.ones_like(x), bad_grad) > 0

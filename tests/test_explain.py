@@ -86,6 +86,7 @@ TABLE = [
     ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_direct"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
     ("wgrad", "H200", "bfloat16", "nhwc", (265, 114, 8, 6), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, channels by two
+    ("wgrad", "H200", "float16", "nhwc", (957, 151, 7, 7), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, odd channels
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (5, 256, 87, 87), (7, 7), 2, 3, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "wgrad_sliding"),  # few pixels, odd channels

@@ -242,9 +242,8 @@ inline bool wgrad_mma_planes_takes(const Problem& problem, const Gpu& gpu) {
 
 inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
   const int64_t least = std::min(problem.x.out, problem.y.out), most = std::max(problem.x.out, problem.y.out);
-  const int lanes = problem.x.taps == 7 && most <= 16 ? 2 : 8;
   if (!problem.channels_last || problem.x.down != 1 || !wgrad_mma_takes(problem, gpu) ||
-      !has_channel_vectors(problem, lanes))
+      (!has_channel_vectors(problem, 8) && (problem.x.taps == 5 || most > 16)))
     return false;
   const int64_t all_steps = ceil_div(problem.x.out, 8), steps = ceil_div(all_steps, ceil_div(all_steps, 7));
   const int64_t pitch = ((steps + 1) | 1) * 8, grad_pitch = (steps | 1) * 8;

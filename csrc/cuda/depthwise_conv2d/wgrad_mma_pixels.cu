@@ -25,6 +25,56 @@ struct SwizzledPixelsSource : PixelsSource {
   }
 };
 
+// Where channels are odd: a thread reads two channels of pixels below each other, one by one, up to eight pixels of
+// image and gradient each before the first is waited for. Tiles are a multiple of eight columns wide, so that a thread
+// swizzles all pixels alike, and no wider than a block has threads for.
+template <class T>
+struct PairsOfRows {
+  static constexpr int kPairs = kTogether / 2, kAtOnce = 8;
+  int from, to, from_step, to_step, n;  // the first pair's offsets, those to the next, and the number of pairs
+  bool two;                             // unless the second of the pair is no channel any more
+
+  __device__ explicit PairsOfRows(const SwizzledPixelsSource& source) {
+    const PixelsTile& tile = source.tile;
+    const int pixel = threadIdx.x / kPairs, v = threadIdx.x % kPairs * 2, step = blockDim.x / kPairs / tile.columns;
+    const int row = pixel / tile.columns, column = pixel % tile.columns, y = source.y0 + row, x = source.x0 + column;
+    const int first = max(0, step - 1 - y) / step, end = (min(tile.rows - row, source.h - y) + step - 1) / step;
+    const bool inside = row < step && unsigned(x) < unsigned(source.w) && v < source.channels;
+    n = inside ? end - first : 0, two = v + 1 < source.channels;
+    from_step = step * source.w * source.all_channels, to_step = step * tile.columns * kTogether;
+    to = pixel * kTogether + v, to = (to ^ (to >> 3 & 8)) + first * to_step;
+    from = (y * source.w + x) * source.all_channels + v + first * from_step;
+  }
+  __device__ void read(const T* image, int begin, Vector<T, 2> (&value)[kAtOnce]) const {
+    image += from + begin * from_step;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i, image += from_step) {
+      if (begin + i < n) value[i].at[0] = image[0];
+      if (begin + i < n && two) value[i].at[1] = image[1];
+    }
+  }
+  __device__ void write(T* patch, int begin, const Vector<T, 2> (&value)[kAtOnce]) const {
+    patch += to + begin * to_step;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i, patch += to_step)
+      if (begin + i < n) *reinterpret_cast<Vector<T, 2>*>(patch) = value[i];
+  }
+};
+
+template <class T>
+__device__ inline void copy_pairs(const PairsOfRows<T>& in, const T* image, T* patch, const PairsOfRows<T>& grad_in,
+                                  const T* grad, T* grad_patch) {
+  constexpr int kAtOnce = PairsOfRows<T>::kAtOnce;
+#pragma unroll 1
+  for (int begin = 0; begin < max(in.n, grad_in.n); begin += kAtOnce) {
+    Vector<T, 2> value[kAtOnce] = {}, grad_value[kAtOnce] = {};
+    in.read(image, begin, value);
+    grad_in.read(grad, begin, grad_value);
+    in.write(patch, begin, value);
+    grad_in.write(grad_patch, begin, grad_value);
+  }
+}
+
 constexpr int kOneLine = 1 << 24;
 
 // Sorts pixels of a tile by channel, into planes `plane_bytes` apart: by 16 pixels, from the first to before the last
@@ -47,7 +97,7 @@ __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane
 }
 
 // kOwn: planes of a warp. Two, where so many of these blocks fit into a multiprocessor that their warps keep it busy.
-// kWide: pixels are copied 16 bytes at a time.
+// kWide: pixels are copied 16 bytes at a time, otherwise as many as their channels are aligned for.
 template <int own, bool wide>
 struct PixelsBlock {
   static constexpr bool kWide = wide;
@@ -77,6 +127,7 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const SwizzledPixelsSource grad_source{
       {params.grad_tile, grad_y, bx, params.out_h, params.out_w, params.channels - channel, params.channels}};
   const Loads<2, SwizzledPixelsSource> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
+  const PairsOfRows<T> pairs(source), grad_pairs(grad_source);
   const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
                 out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const T* in = params.in + begin * in_image + channel;
@@ -95,9 +146,14 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   float sum[B::kOwn][S::kTaps][S::kDown][4] = {};
   const auto load = [&](int stage) {
     T* const patch = patches + stage * params.stage_bytes / int(sizeof(T));
+    T* const grad_patch = patch + params.grad_at / int(sizeof(T));
     const int bytes = B::kWide ? kAccess : params.load_bytes;
-    loads.issue_bytes(bytes, patch, in);
-    grad_loads.issue_bytes(bytes, patch + params.grad_at / int(sizeof(T)), grad_in);
+    if (!B::kWide && bytes == sizeof(T)) {
+      copy_pairs(pairs, in, patch, grad_pairs, grad_in, grad_patch);
+    } else {
+      loads.issue_bytes(bytes, patch, in);
+      grad_loads.issue_bytes(bytes, grad_patch, grad_in);
+    }
     in += in_image, grad_in += out_image;
   };
   const auto compute = [&](int stage) {
@@ -145,9 +201,10 @@ template <class T, class S, class B>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradMmaPixelsParams<T> params{};
   set_images<S>(problem, 2, params);
-  const int vector =
+  const int aligned =
       B::kWide ? kAccess / sizeof(T) : channel_vector<T>(params.in, params.grad, problem.channels, kTogether);
-  params.load_bytes = vector * int(sizeof(T));
+  const int vector = std::max(aligned, 2);  // pairs that are not aligned are read one by one
+  params.load_bytes = aligned * int(sizeof(T));
   const int64_t all_steps = ceil_div(problem.x.out, kColumns);
   params.steps = int(ceil_div(all_steps, ceil_div(all_steps, 7)));
   set_patch<S>(1, params);
