@@ -97,10 +97,11 @@ __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane
 }
 
 // kOwn: planes of a warp. Two, where so many of these blocks fit into a multiprocessor that their warps keep it busy.
-// kWide: pixels are copied 16 bytes at a time, otherwise as many as their channels are aligned for.
-template <int own, bool wide>
+// kBytes: of pixels, copied at a time; kFew: 4 or 8, whatever their channels are aligned for.
+constexpr int kFew = 0, kSingly = 2;
+template <int own, int bytes>
 struct PixelsBlock {
-  static constexpr bool kWide = wide;
+  static constexpr int kBytes = bytes;
   static constexpr int kOwn = own, kWarps = kTogether / own, kThreads = kWarps * kWarp;
   static constexpr int at_once(int taps) { return own == 1 ? 1 : (taps == 5 ? 3 : 2); }  // on a multiprocessor
 };
@@ -147,10 +148,10 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const auto load = [&](int stage) {
     T* const patch = patches + stage * params.stage_bytes / int(sizeof(T));
     T* const grad_patch = patch + params.grad_at / int(sizeof(T));
-    const int bytes = B::kWide ? kAccess : params.load_bytes;
-    if (!B::kWide && bytes == sizeof(T)) {
+    if constexpr (B::kBytes == kSingly) {
       copy_pairs(pairs, in, patch, grad_pairs, grad_in, grad_patch);
     } else {
+      const int bytes = B::kBytes == kAccess ? kAccess : params.load_bytes;
       loads.issue_bytes(bytes, patch, in);
       grad_loads.issue_bytes(bytes, grad_patch, grad_in);
     }
@@ -201,10 +202,10 @@ template <class T, class S, class B>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradMmaPixelsParams<T> params{};
   set_images<S>(problem, 2, params);
-  const int aligned =
-      B::kWide ? kAccess / sizeof(T) : channel_vector<T>(params.in, params.grad, problem.channels, kTogether);
-  const int vector = std::max(aligned, 2);  // pairs that are not aligned are read one by one
-  params.load_bytes = aligned * int(sizeof(T));
+  const int vector = B::kBytes == kAccess   ? kAccess / sizeof(T)
+                     : B::kBytes == kSingly ? 2  // pairs
+                                            : channel_vector<T>(params.in, params.grad, problem.channels, kTogether);
+  params.load_bytes = vector * int(sizeof(T));
   const int64_t all_steps = ceil_div(problem.x.out, kColumns);
   params.steps = int(ceil_div(all_steps, ceil_div(all_steps, 7)));
   set_patch<S>(1, params);
@@ -263,10 +264,11 @@ void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream) {
     using T = decltype(zero);
     using S = decltype(tile);
     if constexpr (S::kDown == 1) {
-      if (one_patch && wide) return launch<T, S, PixelsBlock<2, true>>(problem, stream);
+      if (one_patch && wide) return launch<T, S, PixelsBlock<2, kAccess>>(problem, stream);
       if constexpr (S::kTaps == 7) {
-        if (one_patch) return launch<T, S, PixelsBlock<2, false>>(problem, stream);
-        if (wide) return launch<T, S, PixelsBlock<1, true>>(problem, stream);
+        if (one_patch && has_channel_vectors(problem, 2)) return launch<T, S, PixelsBlock<2, kFew>>(problem, stream);
+        if (one_patch) return launch<T, S, PixelsBlock<2, kSingly>>(problem, stream);
+        if (wide) return launch<T, S, PixelsBlock<1, kAccess>>(problem, stream);
       }
     }
     fail_choice(Kernel::kWgradMmaPixels);
