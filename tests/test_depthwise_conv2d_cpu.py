@@ -5,7 +5,10 @@ import sys
 import pytest
 import torch
 from common import INSTRUCTION_SETS, in_forks, python
-from depthwise import opened  # noqa: F401
+from depthwise import (
+    assert_close,
+    opened,  # noqa: F401
+)
 
 
 def test_other_machines(device):
@@ -80,3 +83,26 @@ print("read")
     uses = [f"os.environ['CUSTOMOPS_CPU_CAPABILITY'] = {one!r}\n{code}" for one in INSTRUCTION_SETS]
     run = python(in_forks("import customops", uses), PYTHONPATH=":".join(sys.path))
     assert run.stdout.split() == ["read"] * len(INSTRUCTION_SETS), run.stderr
+
+
+# Weights that repeat after one register and more, a part of a register at the end, several strips, and none of both.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "shape", [(1, 8, 61, 60), (3, 3, 33, 47), (7, 17, 31, 19), (40, 61, 5, 5), (5, 96, 27, 30), (33, 5, 1, 101)]
+)
+def test_one_tap_over_one_flat_array(shape, dtype):
+    ops = torch.ops.customops
+    for direction in ("fwd", "dgrad"):
+        problem = [*shape, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1]
+        chosen = ops._depthwise_conv2d_explain(direction, "cpu", problem, str(dtype).removeprefix("torch."))
+        assert chosen.startswith("fwd_scale:")
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    weight, bias = torch.randn(shape[1], 1, 1, 1, dtype=dtype), torch.randn(shape[1], dtype=dtype)
+    for b in (None, bias):
+        y = ops._depthwise_conv2d(x, weight, b, 1, 1, 0, 0, 0, 0, 1, 1)
+        exact = x.double() * weight.double().view(-1, 1, 1) + (0 if b is None else b.double().view(-1, 1, 1))
+        assert y.is_contiguous(memory_format=torch.channels_last)
+        assert_close(y, exact)
+    dx = ops._depthwise_conv2d_grad_input(x, weight, *shape[2:], 1, 1, 0, 0, 1, 1, True)
+    assert_close(dx, x.double() * weight.double().view(-1, 1, 1))

@@ -190,6 +190,11 @@ CPU_TABLE = [
     ("wgrad", "float32", "nhwc", (1, 64, 1, 4100), (1, 4), 1, "wgrad_rows", "holds channels"),  # long
     ("fwd", "float16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("dgrad", "bfloat16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
+    ("fwd", "bfloat16", "nhwc", (1, 8, 61, 60), (1, 1), 1, "fwd_scale", "one flat array"),
+    ("dgrad", "float32", "nhwc", (6, 61, 25, 25), (1, 1), 1, "fwd_scale", "one flat array"),
+    ("fwd", "float32", "nhwc", (6, 1031, 25, 25), (1, 1), 1, "fwd_pixels", "read in place"),  # a long period
+    ("fwd", "float32", "nhwc", (1, 64, 3, 5), (1, 1), 1, "fwd_pixels", "read in place"),  # few periods
+    ("fwd", "float32", "nhwc", (8, 64, 61, 60), (1, 1), 2, "fwd_pixels", "read in place"),
     ("wgrad", "float32", "nchw", (8, 64, 61, 3), (1, 1), 1, "wgrad_scale", "flat arrays"),
     ("wgrad", "float32", "nchw", (8, 64, 5, 5), (1, 1), 1, "wgrad_rows", "holds channels"),
     ("fwd", "float32", "nhwc", (8, 640, 18, 18), (5, 5), 2, "fwd_pixels", "read in place"),

@@ -25,6 +25,8 @@ constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in
 constexpr int64_t kFewestRows = 16;
 constexpr int64_t kManyElements = 3 << 19;  // of all images
 constexpr int64_t kFlatProducts = 48;       // pixels of a plane, at least: each plane has a part of a register
+constexpr int64_t kMaxPeriod = 1024;        // elements
+constexpr int64_t kFewestPeriods = 16;      // of all images
 constexpr int64_t kLargePlane = 384;        // pixels, at least, of planes that are not transposed for few taps; or half
 constexpr int64_t kTilePixels = 4096;       // of a tile of one channel
 constexpr int64_t kFewTaps = 6;             // of such planes, with what is computed between rows
@@ -61,6 +63,14 @@ bool is_scale(const ConvAxis& a) { return a.taps == 1 && a.stride == 1 && a.pad 
 bool has_flat_planes(const Problem& problem, int64_t fewest_pixels) {
   const int64_t pixels = problem.y.in * problem.x.in;
   return !problem.channels_last && is_scale(problem.y) && is_scale(problem.x) && pixels >= fewest_pixels;
+}
+
+// Whether channels_last images are only multiplied, and so large that they are best read as one flat array: a copy of
+// the weight for each place of a register stays in the L1 cache, and costs little.
+bool has_flat_pixels(const Problem& problem, int64_t lanes) {
+  const int64_t period = flat_period(problem.channels, lanes);
+  return problem.channels_last && is_scale(problem.y) && is_scale(problem.x) && period <= kMaxPeriod &&
+         problem.batch * problem.y.in * problem.x.in * problem.channels >= kFewestPeriods * period;
 }
 
 // How many contiguous images to take for one of more channels, so that the channels fill registers best. Each image of
@@ -193,6 +203,8 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
   const bool bf16 = problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16 && !few;
   if (has_flat_planes(problem, 2 * lanes))
     return {Kernel::fwd_scale, false, "contiguous, one tap: planes are flat arrays"};
+  if (has_flat_pixels(problem, lanes))
+    return {Kernel::fwd_scale, false, "channels_last, one tap: images are one flat array"};
   if (has_planes_kernel(problem) && fills_registers(problem, width, lanes))
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
   if (few && (split || !stacking_pays(problem, images, lanes)))
@@ -237,6 +249,8 @@ Problem stacked(const Problem& problem, int64_t images) {
 }
 
 Machine this_machine() { return {capability(), torch::stable::get_num_threads()}; }
+
+int64_t flat_period(int64_t channels, int64_t lanes) { return std::lcm(channels, lanes); }
 
 int64_t lanes_of(const Problem& problem, const Machine& machine) {
   return register_bytes(machine.capability) / sum_bytes(problem.dtype);

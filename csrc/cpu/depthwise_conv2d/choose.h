@@ -62,6 +62,9 @@ Choice choose(Direction direction, const Problem& problem, const Machine& machin
 // "<kernel>: <reason>". direction: fwd, dgrad or wgrad.
 std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Machine& machine);
 
+// After how many elements of channels_last images, in whole registers, the channels are the same.
+int64_t flat_period(int64_t channels, int64_t lanes);
+
 // Lanes of a register of the arithmetic's type.
 int64_t lanes_of(const Problem& problem, const Machine& machine);
 
