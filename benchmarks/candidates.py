@@ -29,6 +29,7 @@ FORWARD = (
     "large",
     "pixels",
     "direct",
+    "few_taps",
     "dense_rows",
     "rows",
     "simple",

@@ -1,6 +1,7 @@
 """depthwise_conv2d and its gradients against torch's convolution in float64, over shapes and arguments."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -482,6 +483,39 @@ def test_few_outputs_of_long_rows(taps, shape, top, dtype, device):
     y = assert_all(x, weight, bias, 1, padding)
     if device == "cuda":
         assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), padding=padding), y)
+
+
+# Of CUDA, a vector of outputs may be of two rows, and the samples under it begin anywhere; rows go on up to the image's end.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("taps", "shape", "stride", "padding"),
+    [
+        (4, (5, 243, 1, 333), 1, 3),
+        (4, (7, 102, 1, 565), 1, 0),
+        (3, (6, 585, 2, 66), 1, 1),
+        (3, (2, 175, 7, 207), 2, 1),
+        (2, (21, 126, 2, 68), 1, 1),
+    ],
+)
+def test_few_taps_of_rows(taps, shape, stride, padding, dtype, device):
+    if device == "cuda":
+        problem = [*shape, 1, taps, stride, 1, 0, 0, padding, padding, 1, 1, 0]
+        chosen = ops._depthwise_conv2d_explain("fwd", "cuda", problem, str(dtype).removeprefix("torch."))
+        assert chosen.startswith("fwd_few_taps:")
+    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
+    for offset in (0, 3):  # not aligned
+        x = torch.empty(math.prod(shape) + offset, dtype=dtype, device=device)[offset:].view(shape)
+        x.copy_(image(shape, dtype, device, torch.contiguous_format))
+        assert_all(x, weight, bias, (stride, 1), (0, padding))
+
+
+def test_infinities_beside_few_taps_of_rows(device):
+    """What lies beside a row, in memory or as padding, is not part of its sums."""
+    x = torch.zeros(1, 400, 1, 257, device=device)
+    x[:, ::2], x[..., 128] = torch.inf, 1
+    y = depthwise_conv2d(x, torch.ones(400, 1, 1, 3, device=device), padding=(0, 1))
+    assert y[:, ::2].isinf().all()
+    assert (y[:, 1::2].sum(dim=-1) == 3).all()
 
 
 @pytest.mark.parametrize("width", [255, 256, 320, 384, 512, 1024])

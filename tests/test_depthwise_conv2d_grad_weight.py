@@ -187,22 +187,22 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
     [
         (5, 1, (46, 495, 7, 7), (2, 2)),  # odd planes: runs of channels start anywhere in 16 bytes; rounds of images
         (5, 1, (131, 133, 6, 10), (0, 2)),  # splits of two rounds; a last block of fewer planes
-        (5, 1, (16, 4, 7, 29), (3, 1)),  # four accesses wide; splits; parts of planes
-        (5, 1, (7, 4, 8, 14), (4, 4)),  # the most threads
+        (5, 1, (28, 41, 7, 29), (3, 1)),  # four accesses wide; splits; parts of planes
+        (5, 1, (2, 228, 8, 14), (4, 4)),
         (5, 1, (3, 1100, 5, 5), (2, 0)),
-        (5, 1, (1, 5, 4, 4), (3, 1)),  # windows larger than images
+        (5, 1, (1, 113, 4, 4), (3, 1)),  # windows larger than images
         (5, 2, (15, 512, 14, 14), (2, 2)),
         (5, 2, (46, 495, 7, 7), (2, 2)),
-        (5, 2, (131, 133, 6, 10), (0, 2)),  # a last round of fewer images
-        (5, 2, (64, 4, 8, 21), (4, 0)),  # splits
-        (5, 2, (16, 5, 8, 6), (4, 2)),  # the most threads
-        (5, 2, (7, 4, 4, 31), (3, 4)),  # three accesses wide
+        (5, 2, (36, 243, 6, 10), (0, 2)),
+        (5, 2, (110, 23, 8, 21), (4, 0)),  # splits
+        (5, 2, (17, 281, 8, 6), (4, 2)),  # the most threads
+        (5, 2, (26, 83, 4, 31), (3, 4)),  # three accesses wide
         (5, 2, (1, 255, 3, 3), (2, 2)),  # windows larger than images
         (3, 2, (46, 495, 7, 7), (2, 2)),
-        (3, 2, (131, 6, 6, 20), (0, 0)),  # splits; a last column that no tap meets
+        (3, 2, (107, 7, 10, 14), (0, 0)),  # splits; a last column that no tap meets
         (3, 2, (40, 6, 7, 14), (2, 2)),  # the most threads
         (3, 2, (131, 512, 4, 3), (2, 1)),  # three rounds of images
-        (3, 2, (1, 133, 3, 7), (1, 2)),  # a last block of fewer planes
+        (3, 2, (37, 23, 12, 18), (0, 0)),  # the most threads, for parts of planes
     ],
 )
 def test_weight_gradients_of_whole_planes(kernel, stride, shape, padding, dtype, device):

@@ -24,7 +24,7 @@ TABLE = [
     ("dgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (256, 16, 112, 112), (3, 3), 1, 1, 1, "fwd_planes"),
-    ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_cudnn"),
+    ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_cudnn"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
     ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
@@ -40,10 +40,12 @@ TABLE = [
     ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_large"),
     ("fwd", "H200", "float64", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "fwd_small"),
-    ("fwd", "H200", "float32", "nchw", (2, 64, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
+    ("fwd", "H200", "float32", "nchw", (4, 64, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_dense_rows"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_dense_rows"),  # the same memory
     ("dgrad", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_dense_rows"),
+    ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_few_taps"),
+    ("fwd", "H200", "float32", "nchw", (4, 769, 1, 253), (1, 4), 1, (0, 3), 1, "fwd_few_taps"),
     ("fwd", "H200", "float16", "nchw", (1, 768, 1, 128), (1, 4), 1, (0, 2), 1, "fwd_cudnn"),  # cuDNN's
     ("fwd", "H200", "float64", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_simple"),
@@ -54,10 +56,10 @@ TABLE = [
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 2, 1, 1, "fwd_direct"),
     ("fwd", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),  # no vectors of channels
     ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
-    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_pixels"),
+    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
     ("fwd", "H200", "float32", "nhwc", (1, 124, 28, 28), (29, 29), 1, 14, 1, "fwd_sliding"),
-    ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 2, 15, 1, "fwd_sliding after a copy"),
+    ("fwd", "H200", "float32", "nhwc", (64, 32, 112, 112), (31, 31), 2, 15, 1, "fwd_sliding after a copy"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),
     ("dgrad", "H200", "bfloat16", "nhwc", (1, 49, 46, 46), (7, 7), 2, 3, 1, "fwd_simple"),  # few pixels
@@ -66,13 +68,13 @@ TABLE = [
     ("fwd", "H200", "float16", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
     ("dgrad", "H200", "bfloat16", "nhwc", (64, 128, 56, 56), (3, 3), 1, (2, 4), (2, 4), "fwd_direct"),
     ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),  # no vectors of channels
-    ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_sliding"),
+    ("fwd", "H200", "float64", "nhwc", (64, 96, 56, 56), (5, 5), 1, 2, 1, "fwd_sliding"),
     ("fwd", "H200", "float16", "nhwc", (6, 162, 49, 43), (49, 49), 3, 24, 1, "fwd_torch after a copy"),
     ("wgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_planes"),
     ("wgrad", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_mma_planes"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_planes"),
     ("wgrad", "H200", "float32", "nchw", (2, 64, 28, 28), (3, 3), 2, 1, 1, "wgrad_sliding"),
-    ("wgrad", "H200", "float64", "nchw", (2, 64, 28, 28), (3, 3), 2, 1, 1, "wgrad_torch"),
+    ("wgrad", "H200", "float64", "nchw", (4, 64, 28, 28), (3, 3), 2, 1, 1, "wgrad_torch"),
     ("wgrad", "H200", "float16", "nchw", (16, 512, 14, 14), (5, 5), 2, 2, 1, "wgrad_whole_planes"),
     ("wgrad", "H200", "bfloat16", "nchw", (8, 128, 14, 14), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nchw", (64, 1024, 7, 7), (13, 13), 1, 6, 1, "wgrad_small"),
@@ -83,7 +85,7 @@ TABLE = [
     ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float64", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float16", "nchw", (4, 128, 14, 14), (1, 1), 2, 0, 1, "wgrad_scale"),
-    ("wgrad", "H200", "float32", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "wgrad_direct"),
+    ("wgrad", "H200", "float32", "nhwc", (64, 96, 14, 14), (5, 5), 2, 2, 1, "wgrad_direct"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
     ("wgrad", "H200", "bfloat16", "nhwc", (265, 114, 8, 6), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, channels by two
     ("wgrad", "H200", "float16", "nhwc", (957, 151, 7, 7), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, odd channels

@@ -12,6 +12,7 @@ enum class Kernel {
   kFwdLarge,
   kFwdPixels,
   kFwdDirect,
+  kFwdFewTaps,
   kFwdDenseRows,
   kFwdRows,
   kFwdScale,
@@ -39,7 +40,7 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {
       "fwd_small",        "fwd_mma",        "fwd_planes",         "fwd_large",    "fwd_pixels",
-      "fwd_direct",       "fwd_dense_rows", "fwd_rows",           "fwd_scale",    "fwd_simple",
+      "fwd_direct", "fwd_few_taps",       "fwd_dense_rows", "fwd_rows",           "fwd_scale",    "fwd_simple",
       "fwd_sliding",      "fwd_torch",      "fwd_cudnn",          "wgrad_small",  "wgrad_mma_planes",
       "wgrad_mma_pixels", "wgrad_planes",   "wgrad_whole_planes", "wgrad_pixels", "wgrad_direct",
       "wgrad_large",      "wgrad_rows",     "wgrad_correlation",  "wgrad_scale",  "wgrad_sliding",
@@ -168,6 +169,17 @@ inline bool fwd_direct_takes_dilation(const Problem& problem) {
   const auto extent = [](const Axis& a) { return std::max(a.in, a.out) + std::abs(a.pad) + 8 * a.dilation; };
   return problem.channels < kMaxIndex / 25 &&
          extent(problem.y) * extent(problem.x) <= kMaxIndex / problem.channels / problem.batch;
+}
+
+// Contiguous, one tap high and few wide, stride and dilation 1 along rows: a thread an aligned vector of outputs, which
+// two rows may share.
+constexpr int kFewTapsMost = 4;
+inline bool fwd_few_taps_takes(const Problem& problem) {
+  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
+         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64 && problem.x.taps > 1 &&
+         problem.x.taps <= kFewTapsMost &&
+         problem.batch * problem.channels <
+             kMaxIndex / std::max(problem.y.out * problem.x.out, problem.y.in * problem.x.in);
 }
 
 // Contiguous, one tap high, stride and dilation 1 along rows that are not short: a warp a run of groups of outputs.
@@ -416,6 +428,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdLarge: return fwd_large_takes(problem, gpu);
     case Kernel::kFwdPixels: return fwd_pixels_takes(problem);
     case Kernel::kFwdDirect: return fwd_direct_lanes(problem) > 0 || fwd_direct_takes_dilation(problem);
+    case Kernel::kFwdFewTaps: return fwd_few_taps_takes(problem);
     case Kernel::kFwdDenseRows: return fwd_dense_rows_takes(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
     case Kernel::kFwdScale: return fwd_scale_takes(problem);
