@@ -280,7 +280,9 @@ def test_infinities_in_weight_gradients_of_16_bit_images(channels, size, kernel,
 
     def meetings(x, grad):
         shape = (channels, 1, kernel, kernel)
-        return torch.nn.grad.conv2d_weight(x.cpu().double(), shape, grad.cpu().double(), stride, middle, groups=channels)
+        return torch.nn.grad.conv2d_weight(
+            x.cpu().double(), shape, grad.cpu().double(), stride, middle, groups=channels
+        )
 
     bad_x, bad_grad = ~x.isfinite(), ~grad.isfinite()
     bad = meetings(bad_x, torch.ones_like(grad)) + meetings(torch.ones_like(x), bad_grad) > 0

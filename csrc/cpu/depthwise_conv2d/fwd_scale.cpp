@@ -38,7 +38,7 @@ void scale_elements(I isa, const T* from, const acc_t<T>* weights, const acc_t<T
                     int64_t length, T* to) {
   outline(isa, [=](auto) {
     using V = Vec<I::value, acc_t<T>>;
-    const acc_t<T> *const factors = weights, *const starts = biases;  // copies that `to` cannot alias
+    const acc_t<T>*const factors = weights, *const starts = biases;  // copies that `to` cannot alias
     const auto scale = [&](const T* in, int64_t i, T* out) {
       V v, factor, sum;
       v.load(in);

@@ -38,13 +38,13 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {
-      "fwd_small",        "fwd_mma",        "fwd_planes",         "fwd_large",    "fwd_pixels",
-      "fwd_direct", "fwd_few_taps",       "fwd_dense_rows", "fwd_rows",           "fwd_scale",    "fwd_simple",
-      "fwd_sliding",      "fwd_torch",      "fwd_cudnn",          "wgrad_small",  "wgrad_mma_planes",
-      "wgrad_mma_pixels", "wgrad_planes",   "wgrad_whole_planes", "wgrad_pixels", "wgrad_direct",
-      "wgrad_large",      "wgrad_rows",     "wgrad_correlation",  "wgrad_scale",  "wgrad_sliding",
-      "wgrad_torch"};
+  constexpr const char* kNames[] = {"fwd_small",        "fwd_mma",       "fwd_planes",         "fwd_large",
+                                    "fwd_pixels",       "fwd_direct",    "fwd_few_taps",       "fwd_dense_rows",
+                                    "fwd_rows",         "fwd_scale",     "fwd_simple",         "fwd_sliding",
+                                    "fwd_torch",        "fwd_cudnn",     "wgrad_small",        "wgrad_mma_planes",
+                                    "wgrad_mma_pixels", "wgrad_planes",  "wgrad_whole_planes", "wgrad_pixels",
+                                    "wgrad_direct",     "wgrad_large",   "wgrad_rows",         "wgrad_correlation",
+                                    "wgrad_scale",      "wgrad_sliding", "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
