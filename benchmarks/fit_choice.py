@@ -2,7 +2,8 @@
 
     python benchmarks/fit_choice.py FILE... [--check | --uncertain N --seed S]
 
-Each FILE is one that candidates.py wrote; one with the benchmarks' rows counts ROWS times. There is a forest for each
+Each FILE is one that candidates.py wrote; one whose name has benchmark-rows in it
+counts ROWS times. There is a forest for each
 direction and layout. Every tree of it asks DEPTH questions about the FEATURES below, the same for all problems, and adds
 to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
 
@@ -34,14 +35,14 @@ from torch.utils.cpp_extension import include_paths, library_paths
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "csrc/cuda/depthwise_conv2d/measured.h"
-ROWS = 60  # what a fit must not lose
+ROWS = 60  # times that the benchmarks' rows count, so that a fit does not lose them
 PEERS = ("cuDNN", "cuDNN, benchmark", "native")
 GROUPS = [f"{direction}_{layout}" for direction in sweep_cases.DIRECTIONS for layout in sweep_cases.LAYOUTS]
 SLOW = 0.96  # of torch's speed: what counts as slower than torch, with some room for noise
 PENALTY = 4.0  # for that, beside the logarithm of the time over the least
 PREFERENCE = 0.03  # for our kernels, where torch's own gain less than this: calling these costs more on the host
 UNKNOWN = 2.5  # times the least, for what was too slow to be timed
-RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices
+RARE = 5  # problems that a kernel has to be the fastest for, to be among the choices; or one of the benchmarks' rows
 TREES, DEPTH, RATE = 54, 5, 0.35  # trees of each objective
 THRESHOLDS = 20  # of a feature, at most
 SOFTNESS = 0.35  # of the softmax: kernels that lose much less are about as good
@@ -168,6 +169,7 @@ class Table:
         self.loss += PREFERENCE * np.array([name.endswith(("_torch", "_cudnn")) for name in self.kernels])
         names = [str(problem) for _, problem in cases]  # the same in all directions: one fold
         self.fold = np.array([zlib.crc32(name.encode()) % 5 for name in names])
+        self.once = np.unique([id(row) for row in rows], return_index=True)[1]  # without the rows' copies
 
     def _times(self, row: dict, taken: set[str], every: list[str]) -> list[float]:
         us = {name: row["us"]["native"] for name in NATIVE if "native" in row["us"]} | row["us"]
@@ -315,7 +317,8 @@ def least_certain(tables: dict[str, Table], measured: set[str], seed: int, count
 
 def score(table: Table, times: np.ndarray) -> tuple[int, float]:
     """How many problems are slower than 0.95 of torch's speed, and the mean time over the least."""
-    return int((table.torch / times < 0.95).sum()), math.exp(np.log(times / table.least).mean())
+    torch, least, times = (column[table.once] for column in (table.torch, table.least, times))
+    return int((torch / times < 0.95).sum()), math.exp(np.log(times / least).mean())
 
 
 def check(tables: dict[str, Table], forests: dict) -> None:
@@ -328,9 +331,9 @@ def check(tables: dict[str, Table], forests: dict) -> None:
             unseen = np.where(table.fold == part, table.times[everything, chosen], unseen)
         times = (table.before, table.times[everything, predict(forests[name], table)], unseen)
         (before, now, cross), means = zip(*(score(table, t) for t in times), strict=True)
-        total += (len(everything), before, now, cross)
+        total += (len(table.once), before, now, cross)
         print(
-            f"{name}: {len(everything)} problems; below 0.95 before {before}, now {now}, of problems not seen {cross}; "
+            f"{name}: {len(table.once)} problems; below 0.95 before {before}, now {now}, of problems not seen {cross}; "
             "mean time over the least " + ", ".join(f"{mean:.3f}" for mean in means)
         )
     print("all: {} problems; below 0.95 before {}, now {}, of problems not seen {}".format(*total))

@@ -485,23 +485,30 @@ def test_few_outputs_of_long_rows(taps, shape, top, dtype, device):
         assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), padding=padding), y)
 
 
-# Of CUDA, a vector of outputs may be of two rows, and the samples under it begin anywhere; rows go on up to the image's end.
+# On CUDA two rows may share a vector of outputs, and samples begin anywhere in one; few outputs have vectors of 8 bytes,
+# many of 16.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     ("taps", "shape", "stride", "padding"),
     [
         (4, (5, 243, 1, 333), 1, 3),
+        (4, (3, 200, 1, 333), 1, 3),  # few outputs in float32, too
         (4, (7, 102, 1, 565), 1, 0),
+        (4, (12, 102, 1, 565), 1, 0),  # many in 16 bits, too
         (3, (6, 585, 2, 66), 1, 1),
+        (3, (9, 585, 2, 66), 1, 1),
         (3, (2, 175, 7, 207), 2, 1),
+        (3, (6, 175, 7, 207), 2, 1),
         (2, (21, 126, 2, 68), 1, 1),
     ],
 )
 def test_few_taps_of_rows(taps, shape, stride, padding, dtype, device):
     if device == "cuda":
         problem = [*shape, 1, taps, stride, 1, 0, 0, padding, padding, 1, 1, 0]
-        chosen = ops._depthwise_conv2d_explain("fwd", "cuda", problem, str(dtype).removeprefix("torch."))
-        assert chosen.startswith("fwd_few_taps:")
+        name = str(dtype).removeprefix("torch.")
+        for direction in ("fwd",) if stride > 1 or dtype == torch.float16 else ("fwd", "dgrad"):
+            chosen = ops._depthwise_conv2d_explain(direction, "cuda", problem, name)
+            assert chosen.startswith("fwd_few_taps:")
     weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
     for offset in (0, 3):  # not aligned
         x = torch.empty(math.prod(shape) + offset, dtype=dtype, device=device)[offset:].view(shape)
@@ -513,6 +520,8 @@ def test_infinities_beside_few_taps_of_rows(device):
     """What lies beside a row, in memory or as padding, is not part of its sums."""
     x = torch.zeros(1, 400, 1, 257, device=device)
     x[:, ::2], x[..., 128] = torch.inf, 1
+    problem = [*x.shape, 1, 3, 1, 1, 0, 0, 1, 1, 1, 1, 0]
+    assert ops._depthwise_conv2d_explain("fwd", "cuda", problem, "float32").startswith("fwd_few_taps:")
     y = depthwise_conv2d(x, torch.ones(400, 1, 1, 3, device=device), padding=(0, 1))
     assert y[:, ::2].isinf().all()
     assert (y[:, 1::2].sum(dim=-1) == 3).all()

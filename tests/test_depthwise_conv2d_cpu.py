@@ -85,7 +85,7 @@ print("read")
     assert run.stdout.split() == ["read"] * len(INSTRUCTION_SETS), run.stderr
 
 
-# Weights that repeat after one register and more, a part of a register at the end, several strips, and none of both.
+# Weights that repeat after one register or several; with and without a part of a register at the end; one strip and several.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     "shape", [(1, 8, 61, 60), (3, 3, 33, 47), (7, 17, 31, 19), (40, 61, 5, 5), (5, 96, 27, 30), (33, 5, 1, 101)]

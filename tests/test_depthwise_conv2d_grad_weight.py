@@ -43,12 +43,6 @@ ops = torch.ops.customops
         ((64, 96, 7, 7), (7,), 1, "same"),
         ((116, 150, 7, 6), (7,), 1, 3),
         ((33, 50, 14, 13), (7,), 1, 3),
-        # Odd channels: tensor cores read them one by one, a thread pixels below each other.
-        ((116, 151, 7, 6), (7,), 1, 3),
-        ((33, 51, 14, 13), (7,), 1, 3),
-        ((5, 17, 16, 16), (7,), 1, (1, 3)),
-        ((3, 33, 16, 21), (7,), 1, (3, 0)),
-        ((600, 3, 9, 9), (7,), 1, (6, 5)),
         # Two channels a thread of wgrad_direct, in tiles of four and of seven rows.
         ((2100, 130, 3, 3), (5,), 2, 2),
         ((2100, 130, 13, 1), (5,), 2, 2),
@@ -66,6 +60,27 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
             x.double().cpu(), weight.shape, grad.double().cpu(), stride, pad, groups=shape[1]
         )
         assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "padding"),
+    [
+        ((116, 151, 7, 6), (3, 3)),
+        ((33, 51, 14, 13), (3, 3)),
+        ((30, 17, 16, 16), (1, 3)),
+        ((30, 33, 16, 21), (3, 0)),
+        ((30, 33, 22, 21), (0, 0)),  # two patches
+        ((600, 3, 9, 9), (6, 5)),
+    ],
+)
+def test_weight_gradients_of_odd_channels(shape, padding, dtype, device):
+    """Tensor cores read them one by one, a thread pixels below each other."""
+    if device == "cuda":
+        problem = [*shape, 7, 7, 1, 1, *[p for p in padding for _ in range(2)], 1, 1, 1]
+        chosen = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, str(dtype).removeprefix("torch."))
+        assert chosen.startswith("wgrad_mma_pixels:")
+    test_weight_gradients_of_16_bit_images(shape, (7,), 1, padding, dtype, torch.channels_last, device)
 
 
 # Pixels a dilation apart are images of their own: of unequal sizes, without padding or with much, for few pixels and many.
@@ -190,6 +205,7 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
         (5, 1, (28, 41, 7, 29), (3, 1)),  # four accesses wide; splits; parts of planes
         (5, 1, (2, 228, 8, 14), (4, 4)),
         (5, 1, (3, 1100, 5, 5), (2, 0)),
+        (5, 1, (44, 161, 8, 7), (3, 3)),  # the most threads; splits; a last block of fewer planes
         (5, 1, (1, 113, 4, 4), (3, 1)),  # windows larger than images
         (5, 2, (15, 512, 14, 14), (2, 2)),
         (5, 2, (46, 495, 7, 7), (2, 2)),
@@ -272,10 +288,14 @@ def test_infinities_in_weight_gradients_of_16_bit_images(channels, size, kernel,
     by_pixels = stride == 2 and memory_format == torch.channels_last  # wgrad_pixels, without tensor cores on any GPU
     if device == "cuda" and (by_pixels or torch.cuda.get_device_capability() < (8, 0)):
         pytest.skip("without tensor cores for this, kernels multiply with the zeros around the images, too")
-    x = image((3, channels, size, size), torch.bfloat16, device, memory_format)
-    middle = kernel // 2
+    middle, batch = kernel // 2, 40  # so many that tensor cores are chosen
+    if device == "cuda":
+        last = memory_format == torch.channels_last
+        problem = [batch, channels, size, size, kernel, kernel, stride, stride, *[middle] * 4, 1, 1, last]
+        assert ops._depthwise_conv2d_explain("wgrad", "cuda", problem, "bfloat16").startswith("wgrad_mma_")
+    x = image((batch, channels, size, size), torch.bfloat16, device, memory_format)
     numbers = (kernel, kernel, stride, stride, middle, middle, 1, 1)
-    grad = image((3, channels, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)
+    grad = image((batch, channels, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)
     x[2, 1, 0, 0], x[0, 17, 1, -1], grad[1, 3, 0, 0] = float("inf"), float("nan"), float("-inf")
 
     def meetings(x, grad):

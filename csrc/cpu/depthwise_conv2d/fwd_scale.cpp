@@ -5,9 +5,10 @@
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kStripPixels = 16 << 10;  // of a plane, at most, or elements: so that threads share large ones
-constexpr int kScaledAtOnce = 4;            // registers
-constexpr int64_t kFewestPeriod = 16;       // registers after which weights are read again, at least
+constexpr int64_t kStripPixels =
+    16 << 10;  // of a plane, or elements of channels_last images, about: so that threads share large ones
+constexpr int kScaledAtOnce = 4;       // registers
+constexpr int64_t kFewestPeriod = 16;  // registers after which weights are read again, at least
 
 // Writes bias + weight * pixel for `length` pixels, which fill a register at least.
 template <class I, class T>

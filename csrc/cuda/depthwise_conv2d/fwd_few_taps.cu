@@ -1,6 +1,6 @@
-// depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high and few taps wide at stride and
-// dilation 1, as in the convolutions of state space models. A thread computes the outputs that a row has in one aligned
-// vector of memory. It reads the samples under these as aligned vectors too and shifts them into place in registers:
+// depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high and few taps wide, at stride and
+// dilation 1 along rows, as in state space models. A thread computes the outputs that a row has in one aligned vector
+// of memory. It reads the samples under these as aligned vectors too and shifts them into place in registers:
 // nothing is copied to shared memory, and no thread waits for another.
 #include "sliding.cuh"
 
@@ -27,7 +27,7 @@ struct FewTapsWindow {
   static constexpr int kPerWord = 4 / int(sizeof(T)), kWords = kVectors * kBytes / 4;
 
   alignas(kBytes) uint32_t words[kWords] = {};
-  int start, size;  // the first sample, and all that the row has
+  int start, size;  // the first sample's column, which may be negative, and the row's length
   int shift;        // of the first sample in `words`, in samples
 
   // row_at: of the row's first sample in params.in.
@@ -35,7 +35,7 @@ struct FewTapsWindow {
       : start(start), size(size), shift((row_at + start) % kOutputs) {
     if (shift < 0) shift += kOutputs;
     const int block = row_at + start - shift, from = row_at + max(start, 0), to = row_at + min(size, start + kSamples);
-    // Vectors that hold no sample are not read, and none may reach beyond the image.
+    // Vectors that hold no sample are not read, and none may reach beyond the images.
     if ((from & -kOutputs) >= params.in_first && ((to - 1) | (kOutputs - 1)) < params.in_end) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
