@@ -2,10 +2,9 @@
 
     python benchmarks/fit_choice.py FILE... [--check | --uncertain N --seed S]
 
-Each FILE is one that candidates.py wrote; one whose name has benchmark-rows in it
-counts ROWS times. There is a forest for each
-direction and layout. Every tree of it asks DEPTH questions about the FEATURES below, the same for all problems, and adds
-to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
+Each FILE is one that candidates.py wrote; one whose name has benchmark-rows in it counts ROWS times. There is a forest
+for each direction and layout. Every tree of it asks DEPTH questions about the FEATURES below, the same for all
+problems, and adds to the cost of each kernel; the kernel with the least sum that can compute the problem is chosen.
 
 The trees are grown one after the other (gradient boosting), for two objectives, and the sums of both are added. The
 trees of the first are fitted as logits to a softmax of what choosing each kernel loses against the fastest of all and

@@ -5,8 +5,8 @@
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kStripPixels =
-    16 << 10;  // of a plane, or elements of channels_last images, about: so that threads share large ones
+// Of a plane, or elements of channels_last images, about: so that threads share large ones.
+constexpr int64_t kStripPixels = 16 << 10;
 constexpr int kScaledAtOnce = 4;       // registers
 constexpr int64_t kFewestPeriod = 16;  // registers after which weights are read again, at least
 
