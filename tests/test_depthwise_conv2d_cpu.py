@@ -106,3 +106,29 @@ def test_one_tap_over_one_flat_array(shape, dtype):
         assert_close(y, exact)
     dx = ops._depthwise_conv2d_grad_input(x, weight, *shape[2:], 1, 1, 0, 0, 1, 1, True)
     assert_close(dx, x.double() * weight.double().view(-1, 1, 1))
+
+
+# Kernels of rows, of pixels in place, of tiles and of one tap. Large images are parts of their own, and so are few.
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "memory_format", "together"),
+    [
+        ((64, 32, 5, 5), 3, 1, torch.channels_last, True),
+        ((64, 64, 7, 7), 3, 2, torch.channels_last, True),
+        ((64, 8, 5, 5), 3, 1, torch.channels_last, True),
+        ((64, 2, 8, 8), 1, 1, torch.contiguous_format, True),
+        ((64, 32, 20, 20), 3, 1, torch.channels_last, False),
+        ((16, 32, 5, 5), 3, 1, torch.channels_last, False),
+        ((16, 64, 7, 7), 3, 2, torch.channels_last, False),
+    ],
+)
+def test_small_images_are_summed_together(shape, kernel, stride, memory_format, together):
+    """To add a part in float64 costs more than its products, so it has four images, summed in float32: 2^24 + 1 is 2^24."""
+    pad = kernel // 2
+    x = torch.zeros(shape).contiguous(memory_format=memory_format)
+    out = [(size + 2 * pad - kernel) // stride + 1 for size in shape[2:]]
+    grad = torch.zeros(*shape[:2], *out).contiguous(memory_format=memory_format)
+    x[1, :, 0, 0], x[2, :, 0, 0], x[3, :, 0, 0] = 2**24, 1, -(2**24)
+    grad[1:4, :, 0, 0] = 1
+    rest = (kernel, kernel, stride, stride, pad, pad, 1, 1)
+    weight = torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, *rest)
+    assert (weight[:, 0, pad, pad] == (0 if together else 1)).all()

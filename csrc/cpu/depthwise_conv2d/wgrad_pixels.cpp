@@ -139,8 +139,9 @@ void wgrad_pixels(const Problem& problem, const Tensor& image, const Tensor& gra
     using T = decltype(zero);
     using A = acc_t<T>;
     const PixelTiles tiles(problem, vector_lanes<A>(), sizeof(T));
-    const WgradWork work{problem.batch * tiles.strips, tiles.channel_tiles, problem.channels,
-                         tiles.strip * problem.x.out * tiles.channels * (problem.y.taps * problem.x.taps + 4)};
+    const int64_t outputs = tiles.strip * problem.x.out;
+    const WgradWork work{problem.batch * tiles.strips, tiles.channel_tiles, problem.channels, outputs,
+                         outputs * tiles.channels * (problem.y.taps * problem.x.taps + 4)};
     const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
     const auto make = [&](int64_t part_tiles, double* sums) {
       return WgradPixelsKernel<T>(problem, tiles, from, g, part_tiles, sums);

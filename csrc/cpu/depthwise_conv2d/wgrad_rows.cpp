@@ -169,7 +169,7 @@ void wgrad_rows(const Problem& problem, const Choice& choice, const Tensor& imag
     using A = acc_t<T>;
     const TilePlan plan(stacked(problem, choice.stacked), choice.kernel, fwd_axis(problem.y), fwd_axis(problem.x),
                         vector_lanes<A>(), sizeof(A));
-    const WgradWork work{plan.batch * plan.strips, plan.channel_tiles, plan.channels,
+    const WgradWork work{plan.batch * plan.strips, plan.channel_tiles, plan.channels, plan.tile_pixels,
                          plan.tile_outputs() * (plan.tap_count + 4)};
     const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
     const auto make = [&](int64_t tiles, double* sums) { return WgradKernel<T>(plan, from, g, tiles, sums); };

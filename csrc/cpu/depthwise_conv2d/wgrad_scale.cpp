@@ -96,7 +96,8 @@ void wgrad_scale(const Problem& problem, const Tensor& image, const Tensor& grad
     const int64_t pixels = problem.y.in * problem.x.in, most = ceil_div(pixels, kStripPixels);
     const int64_t round = kChains * vector_lanes<acc_t<T>>(), strip = ceil_div(ceil_div(pixels, most), round) * round;
     const int64_t strips = ceil_div(pixels, strip);
-    const WgradWork work{problem.batch * strips, problem.channels, problem.channels, std::min(strip, pixels) * 5};
+    const WgradWork work{problem.batch * strips, problem.channels, problem.channels, std::min(strip, pixels),
+                         std::min(strip, pixels) * 5};
     const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
     const auto make = [&](int64_t part_strips, double* sums) {
       return WgradScaleKernel<T>(problem, strip, strips, from, g, part_strips, sums);

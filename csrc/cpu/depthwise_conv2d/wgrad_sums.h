@@ -10,11 +10,13 @@ namespace customops::cpu {
 
 constexpr int64_t kParts = 64;         // tasks, about
 constexpr int64_t kTilesPerPart = 64;  // at most: a part is summed in float32, parts are added in float64
+constexpr int64_t kPartOutputs = 256;  // of a channel, at least, if enough tasks are left: each part costs sums
 
 struct WgradWork {
   int64_t tiles;               // of the rows of all images
   int64_t channel_tiles;       // of the channels of each
   int64_t channels;            // of the sums: those of the weight, or several times as many
+  int64_t tile_outputs;        // of a channel, about
   int64_t tile_multiply_adds;  // about
 };
 
@@ -42,13 +44,19 @@ double one_tap(const Problem& problem, const T* image, const T* grad, int64_t c,
   return sum;
 }
 
+// How many tiles a part has.
+inline int64_t tiles_of_part(const WgradWork& work) {
+  const int64_t items = work.tiles * work.channel_tiles;
+  const int64_t wanted = std::min(ceil_div(kPartOutputs, work.tile_outputs), items / kFewestTiles);
+  return std::clamp<int64_t>(std::max(items / kParts, wanted), 1, std::min(work.tiles, kTilesPerPart));
+}
+
 // weight = the sums of kernels that make(tiles, sums) returns, one a thread. A kernel's run(isa, item) takes the next
 // `tiles` tiles of one tile of channels, and writes sums[item / channel_tiles][channel][tap].
 template <class T, class MakeKernel>
 void sum_parts(const Problem& problem, const WgradWork& work, const MakeKernel& make, const T* image, const T* grad,
                const Tensor& weight) {
-  const int64_t part_tiles =
-      std::clamp<int64_t>(work.tiles * work.channel_tiles / kParts, 1, std::min(work.tiles, kTilesPerPart));
+  const int64_t part_tiles = tiles_of_part(work);
   const int64_t parts = ceil_div(work.tiles, part_tiles), kernel_taps = problem.y.taps * problem.x.taps;
   std::vector<double> sums(parts * work.channels * kernel_taps);
   parallel(parts * work.channel_tiles, kGrain * 4 / (work.tile_multiply_adds * part_tiles),
