@@ -113,15 +113,7 @@ class PlanesKernel {
         if (rest > 0) v.load(in + whole), store_part(v, row + whole, rest);
       }
     });
-    for (int64_t i = safe; i < last; ++i) widen_row(isa, from + i * width, out + i * pitch, n);
-  }
-
-  template <class I>
-  static void widen_row(I isa, const T* from, A* to, int64_t n) {
-    if constexpr (std::is_same_v<T, A>)
-      std::copy_n(from, n, to);
-    else
-      widen(isa, from, to, n);
+    for (int64_t i = safe; i < last; ++i) widen_row<T>(isa, from + i * width, out + i * pitch, n);
   }
 
   // Computes kCount registers of each of `rows` rows of outputs, of which buffer rows [begin, end) lie in the image. A

@@ -7,8 +7,8 @@ namespace {
 
 // Of a plane, or elements of channels_last images, about: so that threads share large ones.
 constexpr int64_t kStripPixels = 16 << 10;
-constexpr int kScaledAtOnce = 4;       // registers
-constexpr int64_t kFewestPeriod = 16;  // registers after which weights are read again, at least
+constexpr int kScaledAtOnce = 4;          // registers
+constexpr int64_t kPeriodRegisters = 16;  // registers after which weights are read again, at least
 
 // Writes bias + weight * pixel for `length` pixels, which fill a register at least.
 template <class I, class T>
@@ -76,7 +76,7 @@ void scale_pixels_last(const Problem& problem, const ConvTensors& tensors) {
   using A = acc_t<T>;
   const int64_t size = problem.batch * problem.y.in * problem.x.in * problem.channels;
   const int64_t once = flat_period(problem.channels, vector_lanes<A>());
-  const int64_t period = once * ceil_div(kFewestPeriod * vector_lanes<A>(), once);
+  const int64_t period = once * ceil_div(kPeriodRegisters * vector_lanes<A>(), once);
   const int64_t strip = ceil_div(kStripPixels, period) * period;
   Buffer<A> weights(period), biases(period);
   const auto weight = parameter<T>(tensors.weight);

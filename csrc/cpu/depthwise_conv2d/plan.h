@@ -215,6 +215,15 @@ auto parameter(const Tensor& t) {
   };
 }
 
+// Copies n elements in the type of the arithmetic.
+template <class T, class I>
+void widen_row(I isa, const T* from, acc_t<T>* to, int64_t n) {
+  if constexpr (std::is_same_v<T, acc_t<T>>)
+    std::copy_n(from, n, to);
+  else
+    widen(isa, from, to, n);
+}
+
 // 64-byte aligned zeros.
 template <class A>
 class Buffer {

@@ -155,15 +155,7 @@ class TileLoader {
         if (rest > 0) v.load(in + whole), store_part(v, out + whole, rest);
       }
     });
-    for (int64_t j = safe; j < count; ++j) widen_row(isa, from + j * step, to + j * pitch, size);
-  }
-
-  template <class I>
-  static void widen_row(I isa, const T* from, A* to, int64_t n) {
-    if constexpr (std::is_same_v<T, A>)
-      std::copy_n(from, n, to);
-    else
-      widen(isa, from, to, n);
+    for (int64_t j = safe; j < count; ++j) widen_row<T>(isa, from + j * step, to + j * pitch, size);
   }
 
   // A row of pixels in the order of the image, of which a stride leaves out some.

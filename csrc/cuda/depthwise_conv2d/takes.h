@@ -171,23 +171,26 @@ inline bool fwd_direct_takes_dilation(const Problem& problem) {
          extent(problem.y) * extent(problem.x) <= kMaxIndex / problem.channels / problem.batch;
 }
 
-// Contiguous, one tap high and few wide, stride and dilation 1 along rows: a thread an aligned vector of outputs, which
-// two rows may share.
+// Contiguous, one tap high, stride and dilation 1 along rows that are not short.
+inline bool has_dense_rows(const Problem& problem) {
+  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
+         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64;
+}
+
+// Few taps wide: a thread an aligned vector of outputs, which two rows may share. Indices of rows that are padding are
+// ints, too.
 constexpr int kFewTapsMost = 4;
 inline bool fwd_few_taps_takes(const Problem& problem) {
-  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
-         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64 && problem.x.taps > 1 &&
-         problem.x.taps <= kFewTapsMost &&
+  return has_dense_rows(problem) && problem.x.taps > 1 && problem.x.taps <= kFewTapsMost &&
+         (std::abs(problem.y.pad) + (problem.y.out - 1) * problem.y.down) * problem.x.in < kMaxIndex &&
          problem.batch * problem.channels <
              kMaxIndex / std::max(problem.y.out * problem.x.out, problem.y.in * problem.x.in);
 }
 
-// Contiguous, one tap high, stride and dilation 1 along rows that are not short: a warp a run of groups of outputs.
+// A warp a run of groups of outputs.
 constexpr int kDenseRowsMostTaps = 64;
 inline bool fwd_dense_rows_takes(const Problem& problem) {
-  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
-         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64 &&
-         problem.x.taps <= kDenseRowsMostTaps &&
+  return has_dense_rows(problem) && problem.x.taps <= kDenseRowsMostTaps &&
          problem.batch * problem.channels < kMaxIndex / problem.y.out / ceil_div(problem.x.out, 4);
 }
 
