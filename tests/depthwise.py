@@ -1,4 +1,10 @@
-"""What the tests of depthwise_conv2d share: torch's answer, and images."""
+"""What the tests of depthwise_conv2d share: torch's answer, images, and sizes for which CUDA has a given kernel."""
+
+import itertools
+import math
+from bisect import bisect
+from collections import Counter
+from fnmatch import fnmatchcase
 
 import pytest
 import torch
@@ -54,3 +60,105 @@ def assert_close(actual, expected64):
     slack = {torch.float64: 1e-13, torch.float32: 1e-5}.get(actual.dtype, 3e-6)
     rtol = torch.finfo(actual.dtype).eps
     torch.testing.assert_close(actual.double(), expected64, rtol=rtol, atol=slack * scale)
+
+
+def assert_all(x, weight, bias=None, stride=1, padding=0, dilation=1):
+    """The op and its three gradients against torch, and that they keep dtype and memory format."""
+    inputs = [t for t in (x, weight, bias) if t is not None]
+    ours = [t.detach().requires_grad_() for t in inputs]
+    y = depthwise_conv2d(*ours, *(None,) * (3 - len(ours)), stride, padding, dilation)
+    theirs = [t.detach().double().cpu().requires_grad_() for t in inputs]
+    expected = reference(*theirs, *(None,) * (3 - len(theirs)), stride, padding, dilation)
+    assert y.dtype == x.dtype
+    assert_close(y.detach(), expected.detach())
+    grad = randn(*y.shape, dtype=x.dtype, device=x.device, seed=3)
+    if y.numel():
+        grad = grad.as_strided(y.shape, y.stride()).copy_(randn(*y.shape, seed=4))
+    gradients = torch.autograd.grad(y, ours, grad)
+    for gradient, input_, oracle in zip(
+        gradients, inputs, torch.autograd.grad(expected, theirs, grad.double().cpu()), strict=True
+    ):
+        assert gradient.dtype == x.dtype
+        assert gradient.shape == input_.shape
+        assert_close(gradient, oracle)
+    if x.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
+        assert y.is_contiguous(memory_format=torch.channels_last)
+        assert gradients[0].is_contiguous(memory_format=torch.channels_last)
+    elif x.is_contiguous():
+        assert y.is_contiguous()
+        assert gradients[0].is_contiguous()
+    return y
+
+
+def pair(value):
+    return value if isinstance(value, tuple) else (value, value)
+
+
+def explain(direction, device, dtype, layout, shape, kernel, stride=1, padding=0, dilation=1):
+    """The kernel and why; dtype and layout may be torch's, or their names."""
+    kernel, stride, (top, left), dilation = map(pair, (kernel, stride, padding, dilation))
+    problem = [*shape, *kernel, *stride, top, top, left, left, *dilation, int(layout in ("nhwc", torch.channels_last))]
+    return torch.ops.customops._depthwise_conv2d_explain(direction, device, problem, str(dtype).removeprefix("torch."))
+
+
+def kernel_of(*arguments):
+    """The kernel that `explain` names, such as "fwd_mma after a copy"."""
+    return explain(*arguments).split(":")[0].removesuffix(" into contiguous images")
+
+
+MOST = 2**23  # elements of an image or result that a test gets instead of its own; or twice as many as its own have
+FACTORS = [2 ** (i / 8) for i in (*range(-48, -8, 4), *range(-8, 9), *range(12, 49, 4))]
+
+
+def numbers_like(number, step, least):
+    """`number`, and others from a 64th of it to 64 times as much."""
+    if step == 0:
+        return {number}
+    others = {number + step * round((factor - 1) * number / step) for factor in FACTORS}
+    return {number} | {other for other in others if other >= least}
+
+
+def sizes_like(shape, out, steps, least, levels):
+    """What size_that_chooses tries: `shape`, then others, the nearest first. out: height and width of a result.
+
+    One channel stays one: to torch, that is no depthwise convolution.
+    """
+    steps = steps if shape[1] > 1 else (steps[0], 0)
+    pixels, outputs = max(math.prod(shape[2:]), math.prod(out)), math.prod(out)
+    most = max(MOST, 2 * math.prod(shape[:2]) * pixels)
+    level = bisect(levels, math.prod(shape[:2]) * outputs)
+
+    def distance(size):
+        return sum(abs(math.log(n / m)) for n, m in zip(size, shape[:2], strict=True)), size
+
+    for batch, channels in sorted(itertools.product(*map(numbers_like, shape[:2], steps, least)), key=distance):
+        if batch * channels * pixels <= most and bisect(levels, batch * channels * outputs) == level:
+            yield batch, channels, *shape[2:]
+
+
+def size_that_chooses(chosen, directions, dtype, layout, shape, kernel, stride=1, padding=0, dilation=1, *,
+                      steps=(1, 8), least=(1, 4), levels=(), device="cuda"):  # fmt: skip
+    """`shape`, or the nearest size like it for which `explain` names the kernel `chosen` in all `directions`.
+
+    CUDA's kernels are chosen by what was measured (csrc/cuda/depthwise_conv2d/measured.h), and each fit moves the sizes
+    that choose one. So a test names a size with all that it is about, and gets one with the same pixels and window, of a
+    batch and channels that leave the same remainders by `steps` (0: that are the same) and are at least `least`, with a
+    number of outputs between the same two of `levels`. `device` is as `explain` has it: "cuda" is an H200, and no GPU is
+    needed. `chosen` may have `*`.
+    """
+    kernel, stride, padding, dilation = window = tuple(map(pair, (kernel, stride, padding, dilation)))
+    axes = zip(shape[2:], *window, strict=True)
+    out = [(size + 2 * pad - d * (taps - 1) - 1) // step + 1 for size, taps, step, pad, d in axes]
+    tried, named = [], Counter()
+    for size in sizes_like(shape, out, steps, least, levels):
+        names = [kernel_of(direction, device, dtype, layout, size, *window) for direction in directions]
+        if all(fnmatchcase(name, chosen) for name in names):
+            return size
+        tried.append(size)
+        named.update(names)
+    raise AssertionError(
+        f"no size like {shape} chooses {chosen} for {' and '.join(directions)} of {dtype} {layout} on {device}, kernel "
+        f"{kernel}, stride {stride}, padding {padding}, dilation {dilation}: {len(tried)} sizes with {steps=}, {least=} "
+        f"and {levels=} were tried, from {min(tried)} to {max(tried)}, and chose {dict(named.most_common())}. Unless "
+        f"{chosen} should be chosen for some, let the test hold less, or remove the test and what it alone reaches"
+    )

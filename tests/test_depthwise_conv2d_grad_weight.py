@@ -8,6 +8,7 @@ from depthwise import (
     memory_formats,
     opened,  # noqa: F401
     randn,
+    size_that_chooses,
 )
 from torch.nn import functional as F
 
@@ -76,10 +77,7 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
 )
 def test_weight_gradients_of_odd_channels(shape, padding, dtype, device):
     """Tensor cores read them one by one, a thread pixels below each other."""
-    if device == "cuda":
-        problem = [*shape, 7, 7, 1, 1, *[p for p in padding for _ in range(2)], 1, 1, 1]
-        chosen = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, str(dtype).removeprefix("torch."))
-        assert chosen.startswith("wgrad_mma_pixels:")
+    shape = size_that_chooses("wgrad_mma_pixels", ["wgrad"], dtype, "nhwc", shape, 7, 1, padding)
     test_weight_gradients_of_16_bit_images(shape, (7,), 1, padding, dtype, torch.channels_last, device)
 
 
@@ -184,12 +182,9 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
     Sums of a cluster of blocks, or of blocks that a second kernel adds up: right, the same bits each time, and infinite
     only in taps that meet an infinity. On an H100 or H200 most in float32 are those of clusters.
     """
-    last = memory_format == torch.channels_last
     numbers = (stride, stride, *padding, dilation, dilation)
-    if device == "cuda" and last:
-        problem = [*shape, *kernel, stride, stride, *[p for p in padding for _ in range(2)], dilation, dilation, last]
-        chosen = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, str(dtype).removeprefix("torch."))
-        assert chosen.startswith("wgrad_sliding:")
+    if memory_format == torch.channels_last:
+        shape = size_that_chooses("wgrad_sliding", ["wgrad"], dtype, "nhwc", shape, kernel, stride, padding, dilation)
     x = image(shape, dtype, device, memory_format)
     out = F.conv2d(x[:1, :1].cpu().double(), torch.ones(1, 1, *kernel).double(), None, stride, padding, dilation).shape
     grad = image((*shape[:2], *out[2:]), dtype, device, memory_format, seed=3)
@@ -201,33 +196,31 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
     ("kernel", "stride", "shape", "padding"),
     [
         (5, 1, (46, 495, 7, 7), (2, 2)),  # odd planes: runs of channels start anywhere in 16 bytes; rounds of images
-        (5, 1, (131, 133, 6, 10), (0, 2)),  # splits of two rounds; a last block of fewer planes
-        (5, 1, (28, 41, 7, 29), (3, 1)),  # four accesses wide; splits; parts of planes
-        (5, 1, (2, 228, 8, 14), (4, 4)),
+        (5, 1, (262, 79, 6, 10), (0, 2)),  # splits of three rounds; a last block of fewer planes
+        (5, 1, (28, 63, 7, 29), (3, 1)),  # four accesses wide; splits; parts of planes
+        (5, 1, (6, 192, 8, 14), (4, 4)),
         (5, 1, (3, 1100, 5, 5), (2, 0)),
-        (5, 1, (44, 161, 8, 7), (3, 3)),  # the most threads; splits; a last block of fewer planes
-        (5, 1, (1, 113, 4, 4), (3, 1)),  # windows larger than images
+        (5, 1, (34, 191, 8, 7), (3, 3)),  # the most threads; splits; a last block of fewer planes
+        (5, 1, (2, 453, 4, 4), (3, 1)),  # windows larger than images
         (5, 2, (15, 512, 14, 14), (2, 2)),
         (5, 2, (46, 495, 7, 7), (2, 2)),
-        (5, 2, (36, 243, 6, 10), (0, 2)),
-        (5, 2, (110, 23, 8, 21), (4, 0)),  # splits
-        (5, 2, (17, 281, 8, 6), (4, 2)),  # the most threads
-        (5, 2, (26, 83, 4, 31), (3, 4)),  # three accesses wide
+        (5, 2, (21, 315, 6, 10), (0, 2)),
+        (5, 2, (120, 39, 8, 21), (4, 0)),  # splits
+        (5, 2, (20, 333, 8, 6), (4, 2)),  # the most threads
+        (5, 2, (26, 117, 4, 31), (3, 4)),  # three accesses wide
         (5, 2, (1, 255, 3, 3), (2, 2)),  # windows larger than images
         (3, 2, (46, 495, 7, 7), (2, 2)),
-        (3, 2, (107, 7, 10, 14), (0, 0)),  # splits; a last column that no tap meets
-        (3, 2, (40, 6, 7, 14), (2, 2)),  # the most threads
-        (3, 2, (131, 512, 4, 3), (2, 1)),  # three rounds of images
-        (3, 2, (37, 23, 12, 18), (0, 0)),  # the most threads, for parts of planes
+        (3, 2, (58, 448, 10, 14), (0, 0)),  # a last column that no tap meets
+        (3, 2, (28, 384, 7, 14), (2, 2)),  # the most threads
+        (3, 2, (170, 512, 4, 3), (2, 1)),  # three rounds of images
+        (3, 2, (37, 15, 12, 18), (0, 0)),  # the most threads, for parts of planes
+        (3, 2, (132, 216, 8, 7), (2, 2)),  # splits
     ],
 )
 def test_weight_gradients_of_whole_planes(kernel, stride, shape, padding, dtype, device):
-    """Every kernel that wgrad_whole_planes has, on GPUs."""
-    if device == "cuda":
-        pads = [p for p in padding for _ in range(2)]
-        problem = [*shape, kernel, kernel, stride, stride, *pads, 1, 1, 0]
-        chosen = ops._depthwise_conv2d_explain("wgrad", "cuda", problem, str(dtype).removeprefix("torch."))
-        assert chosen.startswith("wgrad_whole_planes:")
+    """Every kernel that wgrad_whole_planes has, on GPUs. Comments on blocks are about sizes that choose it themselves."""
+    window, steps = (kernel, stride, padding), (1, 2)
+    shape = size_that_chooses("wgrad_whole_planes", ["wgrad"], dtype, "nchw", shape, *window, steps=steps)
     x = image(shape, dtype, device, torch.contiguous_format)
     size = [(n + 2 * p - kernel) // stride + 1 for n, p in zip(shape[2:], padding, strict=True)]
     grad, other = (image((*shape[:2], *size), dtype, device, torch.contiguous_format, seed=seed) for seed in (3, 4))
@@ -288,11 +281,11 @@ def test_infinities_in_weight_gradients_of_16_bit_images(channels, size, kernel,
     by_pixels = stride == 2 and memory_format == torch.channels_last  # wgrad_pixels, without tensor cores on any GPU
     if device == "cuda" and (by_pixels or torch.cuda.get_device_capability() < (8, 0)):
         pytest.skip("without tensor cores for this, kernels multiply with the zeros around the images, too")
-    middle, batch = kernel // 2, 40  # so many that tensor cores are chosen
-    if device == "cuda":
-        last = memory_format == torch.channels_last
-        problem = [batch, channels, size, size, kernel, kernel, stride, stride, *[middle] * 4, 1, 1, last]
-        assert ops._depthwise_conv2d_explain("wgrad", "cuda", problem, "bfloat16").startswith("wgrad_mma_")
+    middle, batch = kernel // 2, 40
+    if not by_pixels:
+        problem, least = ((batch, channels, size, size), kernel, stride, middle), (3, 18)
+        chosen = "wgrad_mma_*"
+        batch, channels, *_ = size_that_chooses(chosen, ["wgrad"], "bfloat16", memory_format, *problem, least=least)
     x = image((batch, channels, size, size), torch.bfloat16, device, memory_format)
     numbers = (kernel, kernel, stride, stride, middle, middle, 1, 1)
     grad = image((batch, channels, *2 * ((size - 1) // stride + 1,)), torch.bfloat16, device, memory_format, seed=1)

@@ -1,5 +1,6 @@
 """Which CUDA kernel depthwise_conv2d chooses: a table, on machines with and without a GPU."""
 
+import math
 import os
 import platform
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from depthwise import MOST, explain, kernel_of, size_that_chooses, sizes_like
 
 import customops
 
@@ -19,7 +21,15 @@ CSRC = PACKAGE / "csrc" if (PACKAGE / "csrc").is_dir() else PACKAGE.parent / "cs
 TORCH = {"fwd_torch", "fwd_cudnn", "wgrad_torch"}  # torch's own kernels, which no file here has
 
 # direction, GPU, dtype, layout, shape, kernel, stride, padding, dilation, chosen
-TABLE = [
+# By rules, whatever was measured.
+RULES = [
+    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
+    ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),
+    ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
+    ("wgrad", "H200", "float16", "nchw", (4, 128, 14, 14), (1, 1), 2, 0, 1, "wgrad_scale"),
+]
+# By what was measured. A fit may move a choice, but a size like that one has to choose the kernel (size_that_chooses).
+MEASURED = [
     ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_planes"),
     ("dgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
@@ -27,7 +37,6 @@ TABLE = [
     ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_cudnn"),  # odd rows of 16 bits
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
-    ("dgrad", "H200", "float32", "nchw", (1, 32, 56, 56), (1, 1), 4, 0, 1, "fwd_scale"),
     ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_sliding"),  # threads share taps
     ("fwd", "H200", "float32", "nchw", (5, 480, 7, 7), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
     ("dgrad", "H200", "float32", "nchw", (1, 2, 40, 40), (5, 5), 1, 2, 1, "fwd_torch"),
@@ -52,7 +61,6 @@ TABLE = [
     ("fwd", "H200", "float64", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_simple"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (7, 7), 2, 3, 1, "fwd_sliding"),
-    ("fwd", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),
     ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_pixels"),
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 2, 1, 1, "fwd_direct"),
@@ -84,9 +92,7 @@ TABLE = [
     ("wgrad", "H200", "float64", "nchw", (256, 128, 14, 14), (13, 13), 1, 6, 1, "wgrad_correlation"),
     ("wgrad", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "wgrad_rows"),
     ("wgrad", "H200", "float32", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "wgrad_sliding"),
-    ("wgrad", "H200", "float32", "nchw", (1, 1, 1, 2**32), (3, 3), 1, 1, 1, "wgrad_sliding"),
     ("wgrad", "H200", "float64", "nchw", (64, 96, 56, 56), (3, 3), 1, 1, 1, "wgrad_sliding"),
-    ("wgrad", "H200", "float16", "nchw", (4, 128, 14, 14), (1, 1), 2, 0, 1, "wgrad_scale"),
     ("wgrad", "H200", "float32", "nhwc", (64, 96, 14, 14), (5, 5), 2, 2, 1, "wgrad_direct"),
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),
     ("wgrad", "H200", "bfloat16", "nhwc", (265, 114, 8, 6), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, channels by two
@@ -101,6 +107,15 @@ TABLE = [
     ("wgrad", "H200", "bfloat16", "nhwc", (4, 77, 40, 40), (3, 3), 1, (2, 4), (2, 4), "wgrad_direct"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (5, 5), 1, 4, 2, "wgrad_sliding"),
 ]  # fmt: skip
+# By rules again: sizes whose row above says why another kernel is chosen, and the one that would be.
+REFUSED = [
+    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 5), 1, 2, 1, "fwd_torch"),
+    ("fwd", "V100", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
+    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
+    ("fwd", "H200", "float32", "nchw", (4, 769, 1, 1024), (1, 4), (2**17, 1), (2**18, 1), 1, "fwd_few_taps"),
+    ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
+    ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_planes"),
+]
 
 
 SCHEMAS = {
@@ -123,22 +138,55 @@ def test_schemas_of_the_ops_that_torch_conv_h_calls(name):
     assert str(torch._C._get_schema(name, "")).removeprefix(name) == SCHEMAS[name]
 
 
-def pair(value):
-    return value if isinstance(value, tuple) else (value, value)
-
-
-def explain(direction, device, dtype, layout, shape, kernel, stride=1, padding=0, dilation=1):
-    (stride, (top, left), dilation) = map(pair, (stride, padding, dilation))
-    problem = [*shape, *kernel, *stride, top, top, left, left, *dilation, int(layout == "nhwc")]
-    return torch.ops.customops._depthwise_conv2d_explain(direction, device, problem, dtype)
-
-
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: " ".join(map(str, row[:5])).replace(", ", "x"))
+@pytest.mark.parametrize("row", [*RULES, *MEASURED], ids=lambda row: " ".join(map(str, row[:5])).replace(", ", "x"))
 def test_choice(row):
     direction, gpu, *problem, chosen = row
-    text = explain(direction, GPUS[gpu], *problem)
-    assert text.split(":")[0].startswith(chosen), text
+    steps = (0, 0) if row in RULES else (1, 8)
+    dtype, layout, _, *window = problem
+    shape = size_that_chooses(chosen, [direction], *problem, steps=steps, device=GPUS[gpu])
+    text = explain(direction, GPUS[gpu], dtype, layout, shape, *window)
     assert len(text.split(": ", 1)[1]) > 10  # the reason
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: " ".join(map(str, [*row[:5], row[-1]])).replace(", ", "x"))
+def test_what_a_kernel_refuses_gets_another(row):
+    direction, gpu, *problem, refused = row
+    assert kernel_of(direction, GPUS[gpu], *problem) != refused
+
+
+def test_a_fit_moves_few_choices():
+    """Refits to 80 % and to 65 % of the problems moved 6 and 2 of 76 rows; costs drawn at random, 52 or more."""
+    same = sum(kernel_of(row[0], GPUS[row[1]], *row[2:-1]) == row[-1] for row in MEASURED)
+    assert same >= 0.8 * len(MEASURED)
+
+
+def test_sizes_like_another_keep_what_a_test_is_about():
+    shape, out = (40, 19, 12, 14), (12, 7)
+    sizes = list(sizes_like(shape, out, (1, 8), (3, 18), [10_000, 100_000]))
+    assert sizes[0] == shape
+    assert len(set(sizes)) == len(sizes) > 50
+    assert all(size[2:] == (12, 14) and size[1] % 8 == 3 and size[0] >= 3 and size[1] >= 18 for size in sizes)
+    assert all(10_000 <= size[0] * size[1] * 12 * 7 < 100_000 for size in sizes)
+    assert {size[0] % 2 for size in sizes} == {0, 1}
+    many = list(sizes_like(shape, out, (1, 8), (3, 18), [10_000]))
+    assert MOST / 2 < max(math.prod(size) for size in many) <= MOST
+    assert {size[1] for size in sizes_like((1, 40, 9, 9), (9, 9), (1, 0), (1, 1), [])} == {40}
+    assert {size[0] for size in sizes_like((1, 40, 9, 9), (9, 9), (0, 8), (1, 1), [])} == {1}
+    assert {size[1] for size in sizes_like((2, 1, 9, 9), (9, 9), (1, 8), (1, 1), [])} == {1}
+
+
+def test_a_kernel_that_no_size_chooses_is_named():
+    with pytest.raises(AssertionError) as error:
+        size_that_chooses("wgrad_never", ["wgrad"], "float16", "nchw", (4, 128, 14, 14), 1, 2)
+    said = str(error.value)
+    assert said.startswith("no size like (4, 128, 14, 14) chooses wgrad_never for wgrad of float16 nchw on cuda")
+    assert "sizes with steps=(1, 8)" in said
+    assert "chose {'wgrad_scale': " in said
+
+
+def test_all_directions_have_to_choose_it():
+    with pytest.raises(AssertionError, match=r"fwd_scale for fwd and wgrad .*\{'fwd_scale': \d+, 'wgrad_scale'"):
+        size_that_chooses("fwd_scale", ["fwd", "wgrad"], "float16", "nchw", (4, 128, 14, 14), 1)
 
 
 def taps_that_meet(size, out, taps, stride, padding, dilation):
@@ -165,7 +213,7 @@ def test_taps_that_meet_no_pixel_are_left_out(direction, size, kernel, stride, p
 
 def test_every_kernel_is_chosen_somewhere():
     files = {path.stem for path in (CSRC / "cuda/depthwise_conv2d").glob("*.cu")}
-    assert {row[-1].split()[0] for row in TABLE} == files | TORCH
+    assert {row[-1].split()[0] for row in [*RULES, *MEASURED]} == files | TORCH
 
 
 @pytest.mark.parametrize("direction", ["fwd", "dgrad", "wgrad"])
@@ -318,7 +366,8 @@ def test_the_command_says_all_three():
     done = command("--shape", "64,96,56,56", "--kernel", "31", "--padding", "15", "--device", "H200")
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["forward", "gradient", "gradient"]
-    assert done.stdout.count("fwd_large") == 2 and "wgrad_large" in done.stdout
+    for direction, line in zip(("fwd", "dgrad", "wgrad"), done.stdout.splitlines(), strict=True):
+        assert kernel_of(direction, "cuda", "float32", "nchw", (64, 96, 56, 56), 31, 1, 15) in line
 
 
 @pytest.mark.parametrize(
@@ -342,10 +391,12 @@ def test_the_command_refuses(arguments, message):
 def test_torch_kernels_can_be_switched_off(enabled):
     """The same problem with and without torch's native kernel, whose name a profiler sees."""
     program = """
+import sys
 import torch, customops
 from torch.profiler import ProfilerActivity, profile
-x = torch.randn(5, 480, 7, 7, device="cuda", requires_grad=True)
-weight = torch.randn(480, 1, 5, 5, device="cuda", requires_grad=True)
+batch, channels = map(int, sys.argv[1:])
+x = torch.randn(batch, channels, 7, 7, device="cuda", requires_grad=True)
+weight = torch.randn(channels, 1, 5, 5, device="cuda", requires_grad=True)
 def run():
     out = customops.depthwise_conv2d(x, weight, padding=2)
     out.sum().backward()
@@ -354,10 +405,12 @@ run()
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as result:
     out = run()
     torch.cuda.synchronize()
-expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=2, groups=480)
+expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=2, groups=channels)
 torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-4)
 print(any("conv_depthwise2d_forward" in event.key for event in result.key_averages()))
 """
+    shape = size_that_chooses("fwd_torch", ["fwd"], "float32", "nchw", (5, 480, 7, 7), 5, 1, 2)
+    line = [sys.executable, "-c", program, *map(str, shape[:2])]
     env = os.environ | {"CUSTOMOPS_TORCH_KERNELS": enabled}
-    result = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    result = subprocess.run(line, env=env, capture_output=True, text=True, check=True)
     assert result.stdout.split()[-1] == str(enabled == "1")
