@@ -407,3 +407,23 @@ def test_random_arguments(device):
         weight = randn(channels, 1, *kernel, dtype=dtype, device=device, seed=case)
         bias = randn(channels, dtype=dtype, device=device, seed=case) if chance.random() < 0.5 else None
         assert_all(x, weight, bias, stride, padding, dilation)
+
+
+# What CPUs prefetch of outputs: the next block, or a part of the next row where a stride scatters them; of inputs: the
+# columns that taps read, of one phase or of several, and the next row that they read.
+@pytest.mark.parametrize(
+    ("batch", "kernel", "stride", "dilation", "dtype"),
+    [
+        (4, (3, 3), 1, 1, torch.float32),
+        (7, (2, 1), 1, 1, torch.bfloat16),
+        (4, (3, 3), 2, 1, torch.float32),
+        (7, (1, 2), 2, 1, torch.bfloat16),
+        (4, (2, 2), 3, 1, torch.float32),
+        (4, (2, 3), 4, (1, 3), torch.float32),
+        (4, (3, 2), (1, 3), 1, torch.float32),
+    ],
+)
+def test_images_beyond_the_l2_cache(batch, kernel, stride, dilation, dtype, device):
+    x = image((batch, 61, 40, 41), dtype, device, torch.channels_last)
+    weight, bias = (randn(61, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *kernel), ()))
+    assert_all(x, weight, bias, stride, 0, dilation)

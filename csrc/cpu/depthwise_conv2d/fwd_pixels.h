@@ -8,6 +8,8 @@
 namespace customops::cpu {
 namespace {
 
+constexpr int64_t kFarBytes = 1 << 20;  // of outputs: most are beyond the L2 cache
+
 template <class T, class B>
 class PixelsKernel {
   using A = acc_t<T>;
@@ -15,6 +17,7 @@ class PixelsKernel {
   const T* const from_;
   const A *const weight_, *const bias_;
   T* const to_;
+  const bool far_;                             // whether outputs are prefetched, too
   Buffer<T> last_row_;                         // of the tensor, where registers would read behind its end
   std::vector<InputRow<T>> rows_;              // under the windows of a row of outputs
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
@@ -26,6 +29,7 @@ class PixelsKernel {
         weight_(weight),
         bias_(bias),
         to_(to),
+        far_(plan.batch * plan.y.to * plan.x.to * plan.channels * int64_t(sizeof(T)) > kFarBytes),
         rows_(plan.y.max_taps()),
         columns_(plan.x.taps.size()) {
     if (plan.channels < plan.block_channels) {
@@ -66,29 +70,38 @@ class PixelsKernel {
         if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
         weight += x.taps[rx].size() * V::kLanes;
       }
-      const Prefetch<T> prefetch = prefetch_for(n, last_row, rx, c);
+      const Prefetch<T> prefetch = prefetch_for(n, last_row, rx, c, to);
       add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel,
                        {0, 0, pixel, 0, x.in_phases, x.from, 0, x.from}, bias_, to + rx * pixel, x.out_phases * pixel,
                        prefetch);
     }
   }
 
-  // What to prefetch while outputs are computed whose windows end with row last_row.
-  Prefetch<T> prefetch_for(int64_t n, int64_t last_row, int64_t rx, int64_t c) const {
+  // What to prefetch while outputs are computed, from `to` on, whose windows end with row last_row. Never inline,
+  // because all instruction sets share it; the asm tells GCC that a call has an effect.
+  [[gnu::noinline]] Prefetch<T> prefetch_for(int64_t n, int64_t last_row, int64_t rx, int64_t c, const T* to) const {
     const AxisTaps &x = plan_.x, &y = plan_.y;
-    const int64_t pixel = plan_.channels, row = x.from * pixel;
+    const int64_t pixel = plan_.channels, row = x.from * pixel, to_row = x.to * pixel;
     // Of the rows that a stride steps over, a dilation may read only some.
     const int64_t new_rows = std::max<int64_t>(y.phases.size(), 1), step = y.in_phases / new_rows;
     const int64_t rows = y.out_phases == 1 && rx == 0 ? new_rows : 0;
     const T* const first = image_row(n, last_row - (new_rows - 1) * step);
+    asm volatile("");
     if (x.phases.size() == 1 && x.in_phases > 1 && x.out_phases == 1 && y.to > 1) {
       prefetch_columns(first + y.in_phases * row, rows, step * row, c);
       return {first, 0, 0};
     }
     if (plan_.channel_tiles > 1) return {first, 0, 0};  // pixels are not one stretch of memory
-    // What a block of outputs reads is prefetched while the block before it is computed.
+    // What a block of outputs reads is prefetched while the block before it is computed, but no rows that none reads.
     const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
-    return {first + std::min(y.in_phases * row, block), rows, step * row};
+    const T* const ahead = first + (new_rows < y.in_phases ? y.in_phases * row : std::min(y.in_phases * row, block));
+    if (far_ && rows <= 1 && x.in_phases == 1) {
+      // Outputs, too: those of the next block or, where a stride of dgrad scatters them, a part of the next row.
+      const bool scattered = y.out_phases > 1 || x.out_phases > 1;
+      const T* const out = to + (scattered ? to_row + rx * (to_row / x.out_phases) : block);
+      return rows == 0 ? Prefetch<T>{out, 1, 0} : Prefetch<T>{ahead, 2, out - ahead};
+    }
+    return {ahead, rows, step * row};
   }
 
   // Where taps read only some columns: prefetches those that the next row of outputs reads. Always inline, as
