@@ -29,6 +29,7 @@ FORWARD = (
     "large",
     "pixels",
     "direct",
+    "columns",
     "few_taps",
     "dense_rows",
     "rows",
@@ -67,7 +68,7 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
     return run
 
 
-NOT_AFTER_A_COPY = ("fwd_cudnn", "wgrad_torch", "wgrad_whole_planes")  # as may_copy_to_planes of takes.h says
+NOT_AFTER_A_COPY = ("fwd_cudnn", "fwd_columns", "wgrad_torch", "wgrad_whole_planes")  # as may_copy_to_planes of takes.h says
 
 
 def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:

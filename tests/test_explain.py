@@ -35,12 +35,15 @@ MEASURED = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (256, 16, 112, 112), (3, 3), 1, 1, 1, "fwd_planes"),
     ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
-    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_cudnn"),  # odd rows of 16 bits
+    ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_columns"),  # odd rows of 16 bits
+    ("fwd", "H200", "bfloat16", "nchw", (16, 256, 65, 65), (3, 3), 1, 4, 4, "fwd_columns"),
+    ("dgrad", "H200", "float32", "nchw", (16, 256, 33, 33), (3, 3), 1, 2, 2, "fwd_columns"),
+    ("fwd", "H200", "float16", "nchw", (16, 256, 56, 56), (4, 4), (2, 3), 1, 1, "fwd_columns"),
     ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
     ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_sliding"),  # threads share taps
     ("fwd", "H200", "float32", "nchw", (5, 480, 7, 7), (5, 5), 1, 2, 1, "fwd_torch"),  # torch's native kernel
-    ("dgrad", "H200", "float32", "nchw", (1, 2, 40, 40), (5, 5), 1, 2, 1, "fwd_torch"),
-    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 5), 1, 2, 1, "fwd_simple"),  # to torch, this is not depthwise
+    ("dgrad", "H200", "float32", "nchw", (1, 2, 40, 40), (5, 3), 1, (2, 1), 1, "fwd_torch"),
+    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 3), 1, (2, 1), 1, "fwd_simple"),  # to torch, this is not depthwise
     ("fwd", "H200", "float64", "nhwc", (1, 32, 56, 56), (1, 4), 1, 0, 1, "fwd_simple"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("dgrad", "H200", "bfloat16", "nchw", (64, 96, 56, 56), (31, 31), 1, 15, 1, "fwd_mma"),
@@ -109,7 +112,7 @@ MEASURED = [
 ]  # fmt: skip
 # By rules again: sizes whose row above says why another kernel is chosen, and the one that would be.
 REFUSED = [
-    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 5), 1, 2, 1, "fwd_torch"),
+    ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 3), 1, (2, 1), 1, "fwd_torch"),
     ("fwd", "V100", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
     ("fwd", "H200", "float32", "nchw", (4, 769, 1, 1024), (1, 4), (2**17, 1), (2**18, 1), 1, "fwd_few_taps"),

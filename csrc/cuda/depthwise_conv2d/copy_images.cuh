@@ -67,6 +67,23 @@ __device__ inline void commit_copies() {
 #endif
 }
 
+// Starts the copies of `count` elements from `start` on, which is a multiple of a vector's elements, and of what lies
+// behind them in the last vector. `in` is aligned and has `elements` elements.
+template <class T>
+__device__ void copy_span(const T* in, int64_t start, int count, int64_t elements, T* to) {
+  constexpr int kVector = kAccess / sizeof(T);
+  const int vectors = (count + kVector - 1) / kVector;
+#pragma unroll 2
+  for (int i = int(threadIdx.x); i < vectors; i += int(blockDim.x)) {
+    const int64_t at = start + i * kVector;
+    if (at + kVector <= elements)
+      copy_async<kAccess>(shared_address(to + i * kVector), in + at);
+    else
+      for (int v = 0; at + v < elements; ++v) to[i * kVector + v] = in[at + v];
+  }
+  commit_copies();
+}
+
 // Goes through `images` images, with room for `stages` of them in shared memory: load(stage) starts the copies of the
 // next image, use(stage) computes the oldest one. For all threads of a block; sees what they wrote into shared memory
 // before.

@@ -29,22 +29,6 @@ struct SpansParams {
   bool flipped;
 };
 
-// Starts the copies of `count` elements from `start` on, and of what is before and behind them in vectors.
-template <class T>
-__device__ void copy_span(const T* in, int64_t start, int count, int64_t elements, T* to) {
-  constexpr int kVector = kAccess / sizeof(T);
-  const int vectors = (count + kVector - 1) / kVector;
-#pragma unroll 2
-  for (int i = int(threadIdx.x); i < vectors; i += int(blockDim.x)) {
-    const int64_t at = start + i * kVector;
-    if (at + kVector <= elements)
-      copy_async<kAccess>(shared_address(to + i * kVector), in + at);
-    else
-      for (int v = 0; at + v < elements; ++v) to[i * kVector + v] = in[at + v];
-  }
-  commit_copies();
-}
-
 // The taps of `sets` planes from `first_plane` on.
 template <class T, class A>
 __device__ void load_span_taps(const SpansParams<T>& params, int first_plane, int sets, A* taps) {

@@ -12,6 +12,7 @@ enum class Kernel {
   kFwdLarge,
   kFwdPixels,
   kFwdDirect,
+  kFwdColumns,
   kFwdFewTaps,
   kFwdDenseRows,
   kFwdRows,
@@ -38,13 +39,13 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {"fwd_small",        "fwd_mma",       "fwd_planes",         "fwd_large",
-                                    "fwd_pixels",       "fwd_direct",    "fwd_few_taps",       "fwd_dense_rows",
-                                    "fwd_rows",         "fwd_scale",     "fwd_simple",         "fwd_sliding",
-                                    "fwd_torch",        "fwd_cudnn",     "wgrad_small",        "wgrad_mma_planes",
-                                    "wgrad_mma_pixels", "wgrad_planes",  "wgrad_whole_planes", "wgrad_pixels",
-                                    "wgrad_direct",     "wgrad_large",   "wgrad_rows",         "wgrad_correlation",
-                                    "wgrad_scale",      "wgrad_sliding", "wgrad_torch"};
+  constexpr const char* kNames[] = {"fwd_small",         "fwd_mma",          "fwd_planes",    "fwd_large",
+                                    "fwd_pixels",        "fwd_direct",       "fwd_columns",   "fwd_few_taps",
+                                    "fwd_dense_rows",    "fwd_rows",         "fwd_scale",     "fwd_simple",
+                                    "fwd_sliding",       "fwd_torch",        "fwd_cudnn",     "wgrad_small",
+                                    "wgrad_mma_planes",  "wgrad_mma_pixels", "wgrad_planes",  "wgrad_whole_planes",
+                                    "wgrad_pixels",      "wgrad_direct",     "wgrad_large",   "wgrad_rows",
+                                    "wgrad_correlation", "wgrad_scale",      "wgrad_sliding", "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -169,6 +170,32 @@ inline bool fwd_direct_takes_dilation(const Problem& problem) {
   const auto extent = [](const Axis& a) { return std::max(a.in, a.out) + std::abs(a.pad) + 8 * a.dilation; };
   return problem.channels < kMaxIndex / 25 &&
          extent(problem.y) * extent(problem.x) <= kMaxIndex / problem.channels / problem.batch;
+}
+
+// Contiguous, 2x2 to 7x7 taps at any stride and dilation for which an output's window begins at most two dilations
+// below the last one's: a thread walks down a column of an image. Shared memory has to have the rows under a run of
+// outputs.
+constexpr int kColumnsMostTaps = 7;
+constexpr int64_t kColumnsShared = 40 << 10, kColumnsEnds = 32;  // bytes; Ends: of vectors that lie partly outside
+
+// How far apart a thread's outputs lie, and the dilations between their windows.
+inline int64_t columns_spacing(const Axis& y) { return y.dilation / std::gcd(y.down, y.dilation); }
+inline int64_t columns_step(const Axis& y) { return y.down / std::gcd(y.down, y.dilation); }
+
+// Bytes of the rows under `rows` rows of outputs of an image.
+inline int64_t columns_bytes(const Problem& problem, int64_t rows) {
+  const Axis& y = problem.y;
+  const int64_t span = (rows - 1) * y.down + (y.taps - 1) * y.dilation + 1;
+  return std::min(y.in, span) * problem.x.in * problem.element_bytes() + kColumnsEnds;
+}
+
+inline bool fwd_columns_takes(const Problem& problem) {
+  const Axis& y = problem.y;
+  return !problem.channels_last && problem.dtype != ScalarType::Double && y.taps == problem.x.taps && y.taps > 1 &&
+         y.taps <= kColumnsMostTaps && y.up == 1 && problem.x.up == 1 && problem.in_alignment >= 16 &&
+         columns_step(y) <= 2 && slides_in_int32(problem) && problem.batch * problem.channels < kMaxIndex / y.out &&
+         (std::abs(y.pad) + y.out * y.down + y.taps * y.dilation) * problem.x.in < kMaxIndex &&
+         problem.x.out * columns_spacing(y) < kMaxIndex && columns_bytes(problem, columns_spacing(y)) <= kColumnsShared;
 }
 
 // Contiguous, one tap high, stride and dilation 1 along rows that are not short.
@@ -420,7 +447,8 @@ inline bool torch_cudnn_takes(const Problem& problem) {
 // Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
 // case; copying the result back as well pays off under large windows. wgrad_whole_planes is not measured after a copy.
 inline bool may_copy_to_planes(Kernel kernel) {
-  return kernel != Kernel::kFwdCudnn && kernel != Kernel::kWgradTorch && kernel != Kernel::kWgradWholePlanes;
+  return kernel != Kernel::kFwdCudnn && kernel != Kernel::kFwdColumns && kernel != Kernel::kWgradTorch &&
+         kernel != Kernel::kWgradWholePlanes;
 }
 
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
@@ -431,6 +459,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdLarge: return fwd_large_takes(problem, gpu);
     case Kernel::kFwdPixels: return fwd_pixels_takes(problem);
     case Kernel::kFwdDirect: return fwd_direct_lanes(problem) > 0 || fwd_direct_takes_dilation(problem);
+    case Kernel::kFwdColumns: return fwd_columns_takes(problem);
     case Kernel::kFwdFewTaps: return fwd_few_taps_takes(problem);
     case Kernel::kFwdDenseRows: return fwd_dense_rows_takes(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
