@@ -68,12 +68,8 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
     return run
 
 
-NOT_AFTER_A_COPY = (
-    "fwd_cudnn",
-    "fwd_columns",
-    "wgrad_torch",
-    "wgrad_whole_planes",
-)  # as may_copy_to_planes of takes.h says
+# As may_copy_to_planes of takes.h says.
+NOT_AFTER_A_COPY = ("fwd_cudnn", "fwd_columns", "wgrad_torch", "wgrad_whole_planes")
 
 
 def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:

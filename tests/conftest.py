@@ -22,6 +22,8 @@ def pytest_configure(config):
 
     if not torch.cuda.is_available():
         raise pytest.UsageError("--device=cuda: torch sees no GPU here (python -m customops shows what it sees)")
+    if hasattr(config, "workerinput"):  # one of pytest-xdist's: each would compute references with a thread a core
+        torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -158,7 +158,7 @@ def test_what_a_kernel_refuses_gets_another(row):
 
 
 def test_a_fit_moves_few_choices():
-    """Refits to 80 % and to 65 % of the problems moved 6 and 2 of 76 rows; costs drawn at random, 52 or more."""
+    """Refits to 80 % and to 65 % of the problems moved 6 and 2 of what were 76 rows; costs drawn at random, 52 or more."""
     same = sum(kernel_of(row[0], GPUS[row[1]], *row[2:-1]) == row[-1] for row in MEASURED)
     assert same >= 0.8 * len(MEASURED)
 

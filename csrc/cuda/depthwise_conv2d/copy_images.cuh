@@ -67,8 +67,9 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-// Starts the copies of `count` elements from `start` on, which is a multiple of a vector's elements, and of what lies
-// behind them in the last vector. `in` is aligned and has `elements` elements.
+// Starts the copies of `count` elements from `start` on, in whole vectors: `start` is a multiple of a vector's
+// elements, and the rest of the last vector is copied too, as far as `in` goes. It is aligned and has `elements`
+// elements.
 template <class T>
 __device__ void copy_span(const T* in, int64_t start, int count, int64_t elements, T* to) {
   constexpr int kVector = kAccess / sizeof(T);

@@ -93,7 +93,7 @@ struct Column {
     }
   }
 
-  // Adds row `s` of the window of output i, whose sum is sum[i % kSums], to those of this output and the last ones.
+  // Adds row `s` of the window of output i, whose sum is sum[i % kSums], to those of this output and the previous ones.
   __device__ void add_row(const T* row, int i, int s, A (&sum)[kSums]) const {
     A value[kTaps];
 #pragma unroll

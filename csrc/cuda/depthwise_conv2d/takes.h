@@ -172,9 +172,8 @@ inline bool fwd_direct_takes_dilation(const Problem& problem) {
          extent(problem.y) * extent(problem.x) <= kMaxIndex / problem.channels / problem.batch;
 }
 
-// Contiguous, 2x2 to 7x7 taps at any stride and dilation for which an output's window begins at most two dilations
-// below the last one's: a thread walks down a column of an image. Shared memory has to have the rows under a run of
-// outputs.
+// Contiguous, 2x2 to 7x7 taps: a thread walks down a column of an image. The vertical stride, divided by the greatest
+// common divisor of stride and dilation, is 1 or 2. Shared memory has to have the rows under a run of outputs.
 constexpr int kColumnsMostTaps = 7;
 constexpr int64_t kColumnsShared = 40 << 10, kColumnsEnds = 32;  // bytes; Ends: of vectors that lie partly outside
 
@@ -445,7 +444,8 @@ inline bool torch_cudnn_takes(const Problem& problem) {
 }
 
 // Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
-// case; copying the result back as well pays off under large windows. wgrad_whole_planes is not measured after a copy.
+// case; copying the result back as well pays off under large windows. fwd_columns and wgrad_whole_planes are not
+// measured after a copy.
 inline bool may_copy_to_planes(Kernel kernel) {
   return kernel != Kernel::kFwdCudnn && kernel != Kernel::kFwdColumns && kernel != Kernel::kWgradTorch &&
          kernel != Kernel::kWgradWholePlanes;
