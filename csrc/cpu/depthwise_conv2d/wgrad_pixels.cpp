@@ -1,4 +1,6 @@
 // Wgrad for channels_last images, read in place: products of image and gradient, a register of sums for each tap.
+#include <numeric>
+
 #include "wgrad.h"
 #include "wgrad_pixels_loops.h"
 #include "wgrad_sums.h"
@@ -57,8 +59,11 @@ class WgradPixelsKernel {
   const T *const image_, *const grad_;
   const int64_t part_tiles_;
   double* const sums_;
-  Buffer<A> tap_sums_;          // [register of channels][tap][lane]
-  std::vector<const T*> rows_;  // of the image, for each row of taps
+  Buffer<A> tap_sums_;                             // [register of channels][tap][lane]
+  std::vector<const T*> rows_;                     // of the image, for each row of taps
+  std::vector<std::pair<int64_t, int64_t>> taps_;  // of each row of outputs: the rows of taps within the image
+  const int64_t rows_between_;  // of outputs, until those whose pixels are prefetched: several, if they are short
+  const int64_t seen_taps_;     // rows of taps whose pixels the rows of outputs before have read
 
  public:
   WgradPixelsKernel(const Problem& problem, const PixelTiles& tiles, const T* image, const T* grad, int64_t part_tiles,
@@ -70,7 +75,16 @@ class WgradPixelsKernel {
         part_tiles_(part_tiles),
         sums_(sums),
         tap_sums_(tiles.channels * problem.y.taps * problem.x.taps),
-        rows_(problem.y.taps) {}
+        rows_(problem.y.taps),
+        rows_between_(kPrefetchBytes / (problem.y.stride * problem.x.in * problem.channels * int64_t(sizeof(T)))),
+        seen_taps_(
+            std::max<int64_t>(problem.y.taps - problem.y.stride / std::gcd(problem.y.stride, problem.y.dilation), 0)) {
+    const ConvAxis& y = problem.y;
+    for (int64_t oy = 0; oy < y.out; ++oy) {
+      const int64_t at = oy * y.stride - y.pad, begin = std::clamp<int64_t>(ceil_div(-at, y.dilation), 0, y.taps);
+      taps_.push_back({begin, std::clamp<int64_t>(ceil_div(y.in - at, y.dilation), begin, y.taps)});
+    }
+  }
 
   template <class I>
   void run(I isa, int64_t item) {
@@ -99,36 +113,73 @@ class WgradPixelsKernel {
     constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
     const ConvAxis &y = problem_.y, &x = problem_.x;
     const int64_t pixel = problem_.channels, at = oy * y.stride - y.pad;
-    const int64_t begin = std::clamp<int64_t>(ceil_div(-at, y.dilation), 0, y.taps);
-    const int64_t rows = std::clamp<int64_t>(ceil_div(y.in - at, y.dilation), begin, y.taps) - begin;
+    const auto [begin, taps_end] = taps_[oy];
+    const int64_t rows = taps_end - begin;
     for (int64_t r = 0; r < rows; ++r) rows_[r] = image_ + (n * y.in + at + (begin + r) * y.dilation) * x.in * pixel;
-    const bool ends = n + 1 == problem_.batch && oy + 1 == y.out;
     for (int64_t i = 0; i < x.out; i += tiles_.chunk)
       for (int64_t k = 0; k < x.taps;) {
         const int64_t columns = ceil_div(x.taps - k, ceil_div(x.taps - k, kMaxColumns));
         const int64_t column = k * x.dilation - x.pad, last_column = column + (columns - 1) * x.dilation;
         const int64_t end = std::min(i + tiles_.chunk, x.out), inner = std::clamp(ceil_div(-column, x.stride), i, end);
-        const WindowRow<T> window{grad_ + (n * y.out + oy) * x.out * pixel,
-                                  rows_.data(),
-                                  pixel,
-                                  first,
-                                  last,
-                                  column,
-                                  x.stride,
-                                  x.dilation,
-                                  x.in,
-                                  i,
-                                  end,
-                                  inner,
-                                  std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, inner, end),
-                                  ends || k > 0 ? 0 : y.stride,
-                                  tap_sums_.data() + (begin * x.taps + k) * kLanes,
-                                  x.taps * kLanes,
-                                  y.taps * x.taps * kLanes};
+        WindowRow<T> window{grad_ + (n * y.out + oy) * x.out * pixel,
+                            rows_.data(),
+                            pixel,
+                            first,
+                            last,
+                            column,
+                            x.stride,
+                            x.dilation,
+                            x.in,
+                            i,
+                            end,
+                            inner,
+                            std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, inner, end),
+                            k > 0 ? RowsAhead<T>{} : rows_ahead(n, oy, i, end, first, last, kLanes),
+                            tap_sums_.data() + (begin * x.taps + k) * kLanes,
+                            x.taps * kLanes,
+                            y.taps * x.taps * kLanes};
         if constexpr (!kOldest<I::value>)
           with_constant<kMaxColumns>(columns, [&](auto count) { add_windows_in_place<I, count>(isa, window, rows); });
         k += columns;
       }
+  }
+
+  // What to prefetch while outputs [i, end) of row oy are summed.
+  RowsAhead<T> rows_ahead(int64_t n, int64_t oy, int64_t i, int64_t end, int64_t first, int64_t last,
+                          int64_t lanes) const {
+    const ConvAxis &y = problem_.y, &x = problem_.x;
+    const int64_t pixel = problem_.channels, outputs = end - i, line = 64 / sizeof(T);
+    const bool some_columns = x.taps == 1 && x.stride > 1 && pixel >= 2 * line;
+    const bool linear = last - first == pixel && !some_columns, new_image = oy + 1 == y.out;
+    RowsAhead<T> ahead;
+    if (y.in == 1 && y.out == 1) {  // the same row
+      ahead.image = image_ + (n * x.in + end * x.stride) * pixel;
+      ahead.grad = grad_ + (n * x.out + end) * pixel;
+      ahead.rows = 1;
+    } else if (!new_image || n + 1 < problem_.batch) {
+      const auto [inside, taps_end] = taps_[new_image ? 0 : oy + 1];
+      const int64_t tap = new_image ? inside : std::max(inside, seen_taps_);
+      const int64_t at = new_image ? -y.pad : (oy + 1) * y.stride - y.pad, row = (n + new_image) * y.in + at;
+      const int64_t column = i * x.stride - (linear ? 0 : x.pad);
+      ahead.image = image_ + ((row + tap * y.dilation + rows_between_ * y.stride) * x.in + column) * pixel;
+      ahead.grad = grad_ + ((n * y.out + oy + 1 + rows_between_) * x.out + i) * pixel;
+      ahead.rows = taps_end - tap;
+    } else {
+      return ahead;
+    }
+    ahead.row_step = y.dilation * x.in * pixel;
+    ahead.far = linear && ahead.rows * x.in * pixel * int64_t(sizeof(T)) > kTileBytes;
+    if (linear) {
+      ahead.image_register = (ahead.grad_register = outputs * lanes) * x.stride;
+      ahead.image_count = ceil_div(ahead.image_register, line), ahead.grad_count = ceil_div(ahead.grad_register, line);
+      ahead.image_step = ahead.grad_step = line;
+    } else {
+      ahead.image += first, ahead.grad += first;
+      ahead.image_register = ahead.grad_register = lanes;
+      ahead.image_count = some_columns ? outputs : outputs * x.stride, ahead.grad_count = outputs;
+      ahead.image_step = some_columns ? x.stride * pixel : pixel, ahead.grad_step = pixel;
+    }
+    return ahead;
   }
 };
 

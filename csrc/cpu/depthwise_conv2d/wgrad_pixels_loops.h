@@ -7,6 +7,31 @@ namespace customops::cpu {
 
 constexpr int kMaxColumns = 5;  // of taps at once: as many as choose.cpp allows
 
+// What a register of channels prefetches before a row of outputs is summed: a part of what the next row of outputs
+// reads first. In the order of memory if all channels are summed, because hardware prefetchers follow that.
+template <class T>
+struct RowsAhead {
+  const T *image = nullptr, *grad = nullptr;      // of the first register
+  int64_t rows = 0, row_step = 0;                 // of the image
+  int64_t image_count = 0, image_step = 0;        // prefetches of a row; elements from one to the next
+  int64_t grad_count = 0, grad_step = 0;          // the same
+  int64_t image_register = 0, grad_register = 0;  // elements to what the next register of channels prefetches
+  bool far = false;                               // whether it is too much for the L1 cache
+
+  // Always inline, as issue_prefetch in fwd_rows_loops.h.
+  [[gnu::always_inline]] void prefetch() const {
+    const T* row = image;
+    for (int64_t y = 0; y < rows; ++y, row += row_step) prefetch_some(row, image_count, image_step);
+    prefetch_some(grad, grad_count, grad_step);
+  }
+  [[gnu::always_inline]] void prefetch_some(const T* from, int64_t count, int64_t step) const {
+    if (far)
+      for (int64_t i = 0; i < count; ++i, from += step) __builtin_prefetch(from, 0, 2);
+    else
+      for (int64_t i = 0; i < count; ++i, from += step) __builtin_prefetch(from);
+  }
+};
+
 // A row of outputs, and the rows of pixels that its taps read. Taps beyond the ends of a row are left out.
 template <class T>
 struct WindowRow {
@@ -18,9 +43,9 @@ struct WindowRow {
   int64_t width;                     // columns of the image
   int64_t begin, end;                // outputs
   int64_t inner, outer;              // those whose taps all lie within the image
-  int64_t prefetched_rows;           // behind the last row of taps
-  acc_t<T>* sums;                    // of the first tap and channel
-  int64_t row_sums, register_sums;   // elements to the next row of taps, and to the next register of channels
+  RowsAhead<T> ahead;
+  acc_t<T>* sums;                   // of the first tap and channel
+  int64_t row_sums, register_sums;  // elements to the next row of taps, and to the next register of channels
 };
 
 template <class V, class T>
@@ -56,15 +81,11 @@ void add_window_in_place(const WindowRow<T>& window, int64_t channel, acc_t<T>* 
   const T* from[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) from[r] = window.image[r] + (window.column + inner * stride) * pixel + channel;
-  const int64_t step = stride * pixel, tap_step = dilation * pixel, row = width * pixel,
-                prefetched = window.prefetched_rows;
+  const int64_t step = stride * pixel, tap_step = dilation * pixel;
   grad += inner * pixel;
   for (int64_t left = outer - inner; left > 0; --left, grad += pixel) {
     V g;
     g.load(grad);
-    const T* ahead = from[kRows - 1] + row;
-    for (int64_t y = 0; y < prefetched; ++y, ahead += row)
-      for (int64_t x = 0; x < step; x += pixel) __builtin_prefetch(ahead + x);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -80,20 +101,26 @@ void add_window_in_place(const WindowRow<T>& window, int64_t channel, acc_t<T>* 
 
 // The same for all the channels of a window. A function of its own for each instruction set.
 template <class I, int kColumns, class T>
-void add_windows_in_place(I isa, WindowRow<T> window, int64_t rows) {
+void add_windows_in_place(I isa, WindowRow<T>& window, int64_t rows) {
   constexpr int kRegisters = kVectorRegisters<I::value> == 32 ? 28 : 14;
   constexpr int kMaxRows = std::min(kRegisters / kColumns, std::max(kColumns, kMaxColumns / kColumns));
   for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
     const int64_t count = ceil_div(rows, blocks);
     with_constant<kMaxRows>(count, [&](auto constant) {
       constexpr int kRows = constant;
-      outline(isa, [=](auto) {
+      outline(isa, [&window](auto) {
         constexpr int64_t kLanes = Vec<I::value, acc_t<T>>::kLanes;
         acc_t<T>* sums = window.sums;
-        for (int64_t c = window.first; c < window.last; c += kLanes, sums += window.register_sums)
+        RowsAhead<T> ahead = window.ahead;
+        for (int64_t c = window.first; c < window.last; c += kLanes, sums += window.register_sums) {
+          ahead.prefetch();
+          ahead.image += ahead.image_register;
+          ahead.grad += ahead.grad_register;
           add_window_in_place<I::value, kRows, kColumns>(window, first_channel(c, window.channels, kLanes), sums);
+        }
       });
     });
+    window.ahead.rows = window.ahead.grad_count = 0;
     rows -= count;
     window.image += count;
     window.sums += count * window.row_sums;
