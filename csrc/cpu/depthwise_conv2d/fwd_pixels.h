@@ -9,6 +9,7 @@ namespace customops::cpu {
 namespace {
 
 constexpr int64_t kFarBytes = 1 << 20;  // of outputs: most are beyond the L2 cache
+constexpr int64_t kLargePixel = 1024;   // bytes: columns of such that no tap reads are not prefetched
 
 template <class T, class B>
 class PixelsKernel {
@@ -18,6 +19,7 @@ class PixelsKernel {
   const A *const weight_, *const bias_;
   T* const to_;
   const bool far_;                             // whether outputs are prefetched, too
+  const bool some_empty_;                      // whether no tap reaches the outputs of some phase of a row
   Buffer<T> last_row_;                         // of the tensor, where registers would read behind its end
   std::vector<InputRow<T>> rows_;              // under the windows of a row of outputs
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
@@ -30,6 +32,7 @@ class PixelsKernel {
         bias_(bias),
         to_(to),
         far_(plan.batch * plan.y.to * plan.x.to * plan.channels * int64_t(sizeof(T)) > kFarBytes),
+        some_empty_(std::any_of(plan.x.taps.begin(), plan.x.taps.end(), [](const auto& taps) { return taps.empty(); })),
         rows_(plan.y.max_taps()),
         columns_(plan.x.taps.size()) {
     if (plan.channels < plan.block_channels) {
@@ -59,7 +62,12 @@ class PixelsKernel {
     const AxisTaps &x = plan_.x, &y = plan_.y;
     const int64_t pixel = plan_.channels;
     T* const to = to_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
+    // Of dgrad, which has no bias: outputs that no tap reaches are cleared at once, not phase by phase.
+    const bool clears = plan_.channel_tiles == 1 && (some_empty_ || y.taps[ry].empty());
+    if (clears) std::fill_n(to, x.to * pixel, T(0));
+    if (clears && y.taps[ry].empty()) return;
     for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
+      if (clears && x.taps[rx].empty()) continue;
       const A* weight = weight_ + plan_.first_taps[ry * x.taps.size() + rx] * V::kLanes;
       InputRow<T>* end = rows_.data();
       int64_t last_row = 0;
@@ -87,7 +95,9 @@ class PixelsKernel {
     const int64_t rows = y.out_phases == 1 && rx == 0 ? new_rows : 0;
     const T* const first = image_row(n, last_row - (new_rows - 1) * step);
     asm volatile("");
-    if (x.phases.size() == 1 && x.in_phases > 1 && x.out_phases == 1 && y.to > 1) {
+    const int64_t read = x.phases.size();  // of in_phases columns
+    const bool skips = read == 1 || (3 * read <= 2 * x.in_phases && pixel * int64_t(sizeof(T)) >= kLargePixel);
+    if (skips && read < x.in_phases && x.out_phases == 1 && y.to > 1) {
       prefetch_columns(first + y.in_phases * row, rows, step * row, c);
       return {first, 0, 0};
     }
@@ -107,12 +117,14 @@ class PixelsKernel {
   // Where taps read only some columns: prefetches those that the next row of outputs reads. Always inline, as
   // issue_prefetch.
   [[gnu::always_inline]] void prefetch_columns(const T* from, int64_t rows, int64_t row_stride, int64_t c) const {
-    const int64_t channels = plan_.channels_end(c) - c, step = plan_.x.in_phases * plan_.channels;
-    for (int64_t y = 0; y < rows; ++y, from += row_stride) {
-      const T* pixel = from + plan_.x.phases[0] * plan_.channels + c;
-      for (int64_t x = plan_.x.phases[0]; x < plan_.x.from; x += plan_.x.in_phases, pixel += step)
-        for (int64_t i = 0; i < channels; i += 64 / sizeof(T)) __builtin_prefetch(pixel + i);
-    }
+    const AxisTaps& x = plan_.x;
+    const int64_t channels = plan_.channels_end(c) - c, step = x.in_phases * plan_.channels;
+    for (int64_t y = 0; y < rows; ++y, from += row_stride)
+      for (int64_t phase : x.phases) {
+        const T* pixel = from + phase * plan_.channels + c;
+        for (int64_t column = phase; column < x.from; column += x.in_phases, pixel += step)
+          for (int64_t i = 0; i < channels; i += 64 / sizeof(T)) __builtin_prefetch(pixel + i);
+      }
   }
 
   const T* image_row(int64_t n, int64_t i) const {
