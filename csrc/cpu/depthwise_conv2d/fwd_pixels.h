@@ -8,8 +8,9 @@
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kFarBytes = 1 << 20;  // of outputs: most are beyond the L2 cache
-constexpr int64_t kLargePixel = 1024;   // bytes: columns of such that no tap reads are not prefetched
+constexpr int64_t kFarBytes = 1 << 20;   // of outputs: most are beyond the L2 cache
+constexpr int64_t kClearedBytes = 2048;  // of a row: clearing shorter ones waits for memory
+constexpr int64_t kLargePixel = 1024;    // bytes: columns of such that no tap reads are not prefetched
 
 template <class T, class B>
 class PixelsKernel {
@@ -63,7 +64,8 @@ class PixelsKernel {
     const int64_t pixel = plan_.channels;
     T* const to = to_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
     // Of dgrad, which has no bias: outputs that no tap reaches are cleared at once, not phase by phase.
-    const bool clears = plan_.channel_tiles == 1 && (some_empty_ || y.taps[ry].empty());
+    const bool clears = plan_.channel_tiles == 1 && (some_empty_ || y.taps[ry].empty()) &&
+                        x.to * pixel * int64_t(sizeof(T)) >= kClearedBytes;
     if (clears) std::fill_n(to, x.to * pixel, T(0));
     if (clears && y.taps[ry].empty()) return;
     for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {

@@ -16,6 +16,7 @@ constexpr int64_t kFarPixels = 512;         // bytes, at multiples of it
 constexpr int64_t kSmallBytes = 512 << 10;  // of all images: they stay in the L2 cache
 constexpr int64_t kChunkBytes = 32 << 10;   // of what a row of taps reads at once
 constexpr int64_t kFewestChunk = 8;         // outputs
+constexpr int64_t kManyRows = 4;            // within kPrefetchBytes
 
 // Whether tiles have few channels: so few of all the channels under a row of windows that these stay in the L1 cache
 // until the next row of outputs. Pixels that are far from each other share few sets of it.
@@ -152,6 +153,14 @@ class WgradPixelsKernel {
     const bool some_columns = x.taps == 1 && x.stride > 1 && pixel >= 2 * line;
     const bool linear = last - first == pixel && !some_columns, new_image = oy + 1 == y.out;
     RowsAhead<T> ahead;
+    if (rows_between_ >= kManyRows) {  // at a distance that costs no more than this to compute
+      if (i > 0) return ahead;
+      ahead.image = rows_[0] + kPrefetchBytes / sizeof(T);
+      ahead.rows = 1;
+      ahead.image_register = y.stride * x.in * lanes;
+      ahead.image_count = ceil_div(ahead.image_register, line), ahead.image_step = line;
+      return ahead;
+    }
     if (y.in == 1 && y.out == 1) {  // the same row
       ahead.image = image_ + (n * x.in + end * x.stride) * pixel;
       ahead.grad = grad_ + (n * x.out + end) * pixel;
