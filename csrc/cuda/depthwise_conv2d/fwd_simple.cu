@@ -2,57 +2,19 @@
 // computes one output straight from memory, or, for many outputs of dgrad at a stride, those of four channels. The time
 // of little work is the latency of dependent loads, and no tile or window is worth its setup. Contiguous images with
 // more than a few taps are copied into shared memory first (simple_spans.cuh).
+#include "first_tap.cuh"
 #include "read_pixels.cuh"
 #include "simple_spans.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
-// Dgrad: pixels lie `up` apart (problem.h), so an output meets every tap_step-th tap, from one on that depends on its
-// phase, or none. tap_step is up / common, the greatest common divisor of up and dilation.
-struct SimpleAxis {
-  int in, taps, down, pad, dilation;
-  Divider<uint32_t> up, common, tap_step;
-  int before;        // multiples of `up` that keep positions positive
-  uint32_t inverse;  // of dilation / common modulo tap_step
-  int pixel_step;    // pixels from one of these taps to the next
-
-  explicit SimpleAxis(const Axis& given) {
-    const Axis a = without_unused_steps(given);
-    const int64_t divisor = std::gcd(a.up, a.dilation);
-    in = int(a.in), taps = int(a.taps), down = int(a.down), pad = int(a.pad), dilation = int(a.dilation);
-    up = Divider<uint32_t>(a.up), common = Divider<uint32_t>(divisor), tap_step = Divider<uint32_t>(a.up / divisor);
-    before = int(ceil_div(std::max<int64_t>(a.pad, 0), a.up));
-    inverse = uint32_t(inverse_modulo(a.dilation / divisor, a.up / divisor));
-    pixel_step = int(a.dilation / divisor);
-  }
-};
-
-// The first tap that an output meets a pixel by, and that pixel, which may be outside of the image.
-struct FirstTap {
-  int tap, pixel;
-};
-
-template <bool up>  // then `down` is 1: that is dgrad
-__device__ FirstTap first_tap(const SimpleAxis& axis, uint32_t output) {
-  if (!up) return {0, int(output) * axis.down - axis.pad};
-  uint32_t whole = output + uint32_t(axis.before) * axis.up.divisor - uint32_t(axis.pad);
-  const uint32_t phase = axis.up.divmod(whole);
-  uint32_t steps = phase;
-  if (axis.common.divmod(steps) != 0) return {axis.taps, 0};
-  uint32_t product = (axis.tap_step.divisor - steps) * axis.inverse;
-  const uint32_t tap = axis.tap_step.divmod(product);
-  uint32_t pixels = phase + tap * uint32_t(axis.dilation);
-  axis.up.divmod(pixels);
-  return {int(tap), int(whole + pixels) - axis.before};
-}
-
 template <class T>
 struct FwdSimpleParams {
   Parameters<T> weight, bias;
   const T* in;
   T* out;
-  SimpleAxis y, x;
+  TapAxis y, x;
   Divider<uint32_t> width, height, channels;  // of the outputs; channels: in units of what a thread takes
   uint32_t threads;
   bool flipped;
@@ -64,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ F
   using Pixel = Access<T, kLanes>;
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= params.threads) return;
-  const SimpleAxis &y_axis = params.y, &x_axis = params.x;
+  const TapAxis &y_axis = params.y, &x_axis = params.x;
   uint32_t image = i, channel = channels_last ? params.channels.divmod(image) * kLanes : 0;
   const FirstTap first_x = first_tap<up>(x_axis, params.width.divmod(image));
   const FirstTap first_y = first_tap<up>(y_axis, params.height.divmod(image));
@@ -120,8 +82,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
                                   Parameters<T>(problem.bias),
                                   static_cast<const T*>(problem.in),
                                   static_cast<T*>(problem.out),
-                                  SimpleAxis(problem.y),
-                                  SimpleAxis(problem.x),
+                                  TapAxis(problem.y),
+                                  TapAxis(problem.x),
                                   Divider<uint32_t>(problem.x.out),
                                   Divider<uint32_t>(problem.y.out),
                                   Divider<uint32_t>(problem.channels / kLanes),

@@ -172,29 +172,42 @@ inline bool fwd_direct_takes_dilation(const Problem& problem) {
          extent(problem.y) * extent(problem.x) <= kMaxIndex / problem.channels / problem.batch;
 }
 
-// Contiguous, 2x2 to 7x7 taps: a thread walks down a column of an image. The vertical stride, divided by the greatest
-// common divisor of stride and dilation, is 1 or 2. Shared memory has to have the rows under a run of outputs.
-constexpr int kColumnsMostTaps = 7;
+// Contiguous: a thread walks down a column of an image. 2x2 to 7x7 taps, or as many in one column, where the vertical
+// stride, divided by the greatest common divisor of stride and dilation, is 1 or 2; up to 16 taps in one row; and for
+// dgrad at a stride, windows of which an output meets few taps. Shared memory has to have the rows under a run of
+// outputs.
+constexpr int kColumnsMostTaps = 7, kColumnsMostRowTaps = 16, kColumnsPhaseTaps = 4;
 constexpr int64_t kColumnsShared = 40 << 10, kColumnsEnds = 32;  // bytes; Ends: of vectors that lie partly outside
 
-// How far apart a thread's outputs lie, and the dilations between their windows.
-inline int64_t columns_spacing(const Axis& y) { return y.dilation / std::gcd(y.down, y.dilation); }
-inline int64_t columns_step(const Axis& y) { return y.down / std::gcd(y.down, y.dilation); }
+inline bool has_phases(const Problem& problem) { return problem.y.up > 1 || problem.x.up > 1; }
+
+// The taps that a thread's code has along y, and along x where it has any more than one.
+inline int64_t columns_taps(const Problem& problem) {
+  if (!has_phases(problem)) return problem.y.taps;
+  return std::max<int64_t>(
+      {2, sliding_axis<int64_t>(problem.y).taps_of_class(), sliding_axis<int64_t>(problem.x).taps_of_class()});
+}
 
 // Bytes of the rows under `rows` rows of outputs of an image.
 inline int64_t columns_bytes(const Problem& problem, int64_t rows) {
   const Axis& y = problem.y;
-  const int64_t span = (rows - 1) * y.down + (y.taps - 1) * y.dilation + 1;
+  const int64_t span = ((rows - 1) * y.down + (y.taps - 1) * y.dilation) / y.up + (y.up > 1 ? 2 : 1);
   return std::min(y.in, span) * problem.x.in * problem.element_bytes() + kColumnsEnds;
 }
 
 inline bool fwd_columns_takes(const Problem& problem) {
-  const Axis& y = problem.y;
-  return !problem.channels_last && problem.dtype != ScalarType::Double && y.taps == problem.x.taps && y.taps > 1 &&
-         y.taps <= kColumnsMostTaps && y.up == 1 && problem.x.up == 1 && problem.in_alignment >= 16 &&
-         columns_step(y) <= 2 && slides_in_int32(problem) && problem.batch * problem.channels < kMaxIndex / y.out &&
-         (std::abs(y.pad) + y.out * y.down + y.taps * y.dilation) * problem.x.in < kMaxIndex &&
-         problem.x.out * columns_spacing(y) < kMaxIndex && columns_bytes(problem, columns_spacing(y)) <= kColumnsShared;
+  const Axis &y = problem.y, &x = problem.x;
+  if (problem.channels_last || problem.in_alignment < 16 || !slides_in_int32(problem) ||
+      problem.batch * problem.channels >= kMaxIndex / y.out)
+    return false;
+  const auto axis = sliding_axis<int64_t>(y);
+  const auto takes = [&] {
+    if (has_phases(problem)) return columns_taps(problem) <= kColumnsPhaseTaps;
+    if (y.taps == 1) return x.taps > 1 && x.taps <= kColumnsMostRowTaps && y.out > 1;
+    return y.taps <= kColumnsMostTaps && (x.taps == y.taps || x.taps == 1) && axis.tap_step <= 2;
+  };
+  return takes() && (std::abs(y.pad) + y.out * y.down + y.taps * y.dilation) * x.in < kMaxIndex &&
+         x.out * axis.stride() < kMaxIndex && columns_bytes(problem, axis.stride()) <= kColumnsShared;
 }
 
 // Contiguous, one tap high, stride and dilation 1 along rows that are not short.
