@@ -18,19 +18,26 @@ struct Sizes {
 };
 constexpr Sizes sizes(int up, int down, int taps, int lanes, bool half, bool few) {
   const bool four = lanes == 4;
-  if (few) return {2, 2, 1};
+  if (few) return {2, 2, taps == 3 ? 3 : (half && up * down == 1 ? 1 : 5)};
   if (taps == 5) return {4, up * down == 2 ? 4 : 7, 1};
   if (up == 2) return four ? Sizes{4, half ? 4 : 2, 1} : Sizes{2, 4, 2};
   if (down == 2) return half && !four ? Sizes{2, 7, 1} : Sizes{half ? 2 : 1, 4, 2};
   return half && lanes == 2 ? Sizes{4, 4, 1} : Sizes{2, 7, 2};
 }
-// few: for so few outputs that threads with more of them would not fill a GPU; for 5x5 taps alone, or wheels grow too
-// much.
+// few: for so few outputs that threads with more of them would not fill a GPU.
 template <class T, class R, int lanes, bool few>
 struct Region {
   static constexpr Sizes kSizes = sizes(R::kUp, R::kDown, R::kTaps, lanes, sizeof(T) == 2, few);
   static constexpr int kX = kSizes.x, kY = kSizes.y, kAhead = kSizes.ahead;
 };
+
+// Below so many threads each has few outputs, where that gained anything on an H200: wheels grow by it.
+template <class T, class R>
+constexpr int64_t few_threads() {
+  if (R::kUp == 2) return R::kTaps == 3 && sizeof(T) == 2 ? 1 << 13 : 0;
+  if (R::kTaps == 5) return 1 << 14;
+  return R::kDown == 2 && sizeof(T) == 4 ? 0 : 1 << 15;
+}
 
 template <class T, class W>
 struct FwdDirectParams {
@@ -136,8 +143,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t vectors = problem.channels / kLanes, tiles_x = ceil_div(ceil_div(problem.x.out, phases_x), S::kX),
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
   const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
-  if constexpr (R::kTaps == 5 && !kFew)
-    if (threads < 1 << 14) return launch<T, W, R, kLanes, kFlipped, kDilated, true>(problem, stream);
+  if constexpr (!kFew && !kDilated && few_threads<T, R>() > 0)
+    if (threads < few_threads<T, R>()) return launch<T, W, R, kLanes, kFlipped, kDilated, true>(problem, stream);
   const Tensor weight = aligned_weight(problem, sizeof(Access<W, kLanes>));
   FwdDirectParams<T, W> params{};
   params.weight = static_cast<const W*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
