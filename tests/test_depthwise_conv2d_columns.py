@@ -2,11 +2,21 @@
 
 import pytest
 import torch
-from depthwise import assert_all, image, opened, randn, size_that_chooses  # noqa: F401
+from depthwise import assert_all, image, opened, pair, randn, size_that_chooses  # noqa: F401
 
 from customops import depthwise_conv2d
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+def assert_columns(directions, shape, window, dtype, device, steps=(1, 2)):
+    """window: kernel, stride, padding, dilation. `directions` are those that have to choose fwd_columns."""
+    shape = size_that_chooses("fwd_columns", directions, dtype, "nchw", shape, *window, steps=steps)
+    x = image(shape, dtype, device, torch.contiguous_format)
+    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *pair(window[0])), ()))
+    y = assert_all(x, weight, bias, *window[1:])
+    if device == "cuda" and dtype.itemsize == 2:
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), *window[1:]), y)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -37,13 +47,45 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 )
 def test_columns(shape, kernel, stride, padding, dilation, dtype, device):
     directions = ["fwd", "dgrad"] if stride == 1 else ["fwd"]
-    window = kernel, stride, padding, dilation
-    shape = size_that_chooses("fwd_columns", directions, dtype, "nchw", shape, *window, steps=(1, 2))
-    x = image(shape, dtype, device, torch.contiguous_format)
-    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, kernel, kernel), ()))
-    y = assert_all(x, weight, bias, *window[1:])
-    if device == "cuda" and dtype != torch.float32:
-        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), *window[1:]), y)
+    assert_columns(directions, shape, (kernel, stride, padding, dilation), dtype, device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((64, 31, 57, 57), (7, 1), 1, (3, 0), 1),
+        ((64, 31, 57, 57), (2, 1), 1, 0, 1),
+        ((16, 64, 45, 131), (5, 1), 1, (4, 0), (2, 1)),
+        ((64, 31, 57, 57), (3, 1), (2, 3), (1, 0), 1),
+        ((64, 12, 57, 55), (1, 11), 1, (0, 5), 1),
+        ((16, 12, 57, 131), (1, 5), (3, 1), (0, 2), (1, 2)),  # every third row
+        ((16, 12, 57, 131), (1, 2), (1, 2), 0, 1),
+    ],
+)
+def test_columns_under_one_row_or_column_of_taps(shape, kernel, stride, padding, dilation, dtype, device):
+    directions = ["fwd", "dgrad"] if stride == 1 else ["fwd"]
+    assert_columns(directions, shape, (kernel, stride, padding, dilation), dtype, device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((64, 31, 57, 57), 7, 2, 3, 1),  # three or four taps along an axis
+        ((64, 31, 57, 55), 4, 2, 1, 1),
+        ((32, 31, 132, 132), 5, 2, 0, 1),  # the last row and column are under no window
+        ((32, 31, 131, 131), 2, 3, 0, 1),  # some pixels under no window
+        ((64, 31, 57, 57), (7, 5), (2, 3), (2, 4), 1),
+        ((64, 31, 57, 57), 3, (1, 2), 1, 1),
+        ((64, 31, 57, 57), (5, 4), (2, 1), 2, 1),
+        ((64, 31, 57, 57), 5, 2, 4, 2),  # a stride that divides the dilation: one phase has all taps
+        ((64, 31, 57, 57), 5, 2, 6, 3),
+        ((64, 31, 57, 57), 4, 4, 3, 2),
+    ],
+)
+def test_columns_of_gradients_at_a_stride(shape, kernel, stride, padding, dilation, dtype, device):
+    assert_columns(["dgrad"], shape, (kernel, stride, padding, dilation), dtype, device)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -59,3 +101,21 @@ def test_infinities_beside_columns(dtype, stride, device):
     expected = torch.nn.functional.conv2d(x.double().cpu(), weight.double().cpu(), None, *window[1:], groups=shape[1])
     torch.testing.assert_close(y.double(), expected, equal_nan=True)
     assert y[:, 1::2, :, 0].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_infinities_beside_columns_of_gradients_at_a_stride(dtype, device):
+    """A thread's code has four taps along an axis, and half of the outputs have three: the fourth would meet a pixel."""
+    window = 7, 2, 3
+    shape = size_that_chooses("fwd_columns", ["dgrad"], dtype, "nchw", (64, 31, 57, 57), *window)
+    x = torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)
+    weight = torch.ones(shape[1], 1, 7, 7, dtype=dtype, device=device)
+    y = depthwise_conv2d(x, weight, None, *window[1:])
+    grad = torch.zeros_like(y)
+    grad[..., 10, 10], grad[:, ::2] = torch.inf, 1
+    (actual,) = torch.autograd.grad(y, x, grad)
+    expected = torch.nn.grad.conv2d_input(
+        shape, weight.double().cpu(), grad.double().cpu(), window[1], window[2], groups=shape[1]
+    )
+    torch.testing.assert_close(actual.double().cpu(), expected, equal_nan=True)
+    assert (actual.isinf().sum((2, 3)) == 7 * 7).any()
