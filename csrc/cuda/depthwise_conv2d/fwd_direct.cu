@@ -18,7 +18,8 @@ struct Sizes {
 };
 constexpr Sizes sizes(int up, int down, int taps, int lanes, bool half, bool few) {
   const bool four = lanes == 4;
-  if (few) return {2, 2, taps == 3 ? 3 : (half && up * down == 1 ? 1 : 5)};
+  if (few && taps == 3) return down == 2 ? Sizes{1, 1, 2} : Sizes{2, 2, 3};
+  if (few) return {2, 2, half && down == 1 ? 1 : 5};
   if (taps == 5) return {4, up * down == 2 ? 4 : 7, 1};
   if (up == 2) return four ? Sizes{4, half ? 4 : 2, 1} : Sizes{2, 4, 2};
   if (down == 2) return half && !four ? Sizes{2, 7, 1} : Sizes{half ? 2 : 1, 4, 2};
@@ -36,7 +37,7 @@ template <class T, class R>
 constexpr int64_t few_threads() {
   if (R::kUp == 2) return R::kTaps == 3 && sizeof(T) == 2 ? 1 << 13 : 0;
   if (R::kTaps == 5) return 1 << 14;
-  return R::kDown == 2 && sizeof(T) == 4 ? 0 : 1 << 15;
+  return R::kDown == 2 && sizeof(T) == 4 ? 1 << 12 : 1 << 15;
 }
 
 template <class T, class W>
