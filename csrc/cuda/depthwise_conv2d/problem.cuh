@@ -147,6 +147,7 @@ void launch_fwd_sliding(const ForwardProblem& problem, cudaStream_t stream);
 void launch_wgrad_small(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_mma_planes(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_mma_windows(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_planes(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_whole_planes(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_pixels(const WgradProblem& problem, cudaStream_t stream);

@@ -24,6 +24,7 @@ enum class Kernel {
   kWgradSmall,
   kWgradMmaPlanes,
   kWgradMmaPixels,
+  kWgradMmaWindows,
   kWgradPlanes,
   kWgradWholePlanes,
   kWgradPixels,
@@ -43,7 +44,7 @@ inline const char* name_of(Kernel kernel) {
                                     "fwd_pixels",        "fwd_direct",       "fwd_columns",   "fwd_few_taps",
                                     "fwd_dense_rows",    "fwd_rows",         "fwd_scale",     "fwd_simple",
                                     "fwd_sliding",       "fwd_torch",        "fwd_cudnn",     "wgrad_small",
-                                    "wgrad_mma_planes",  "wgrad_mma_pixels", "wgrad_planes",  "wgrad_whole_planes",
+                                    "wgrad_mma_planes",  "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_planes",  "wgrad_whole_planes",
                                     "wgrad_pixels",      "wgrad_direct",     "wgrad_large",   "wgrad_rows",
                                     "wgrad_correlation", "wgrad_scale",      "wgrad_sliding", "wgrad_torch"};
   return kNames[int(kernel)];
@@ -321,6 +322,21 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
   return problem.x.taps == 7 ? least > 8 || most <= 16 : least > 8 && most <= 16;
 }
 
+// Contiguous, 16-bit, stride 1, windows larger than 7x7 in an axis: tensor cores. Shared memory has to have a row of sums
+// of the taps: rows of the gradient under 32 of the taps, and rows of the image, several where the window is narrow.
+inline bool wgrad_mma_windows_takes(const Problem& problem, const Gpu& gpu) {
+  const auto takes = [](const Axis& a) { return is_dense(a) && a.pad >= 0 && a.pad < a.taps; };
+  if (problem.channels_last || !is_16_bit(problem.dtype) || !has_tensor_cores(gpu) || !takes(problem.y) ||
+      !takes(problem.x) || std::max(problem.y.taps, problem.x.taps) <= 7 || !has_int32_images(problem) ||
+      problem.x.out > 4096 || problem.channels > kMaxIndex / problem.taps())
+    return false;
+  const int64_t rows = problem.x.taps <= 8 ? std::min(problem.y.in, problem.y.taps + 8) : 1;
+  const int64_t width = std::max(problem.x.in, problem.x.out) + problem.x.taps + 256;
+  // Sums of at most 1024 products of matrices, and as many splits of the batch as a grid has.
+  return 2 * (rows + 32 + 2) * width <= gpu.shared_a_block &&
+         problem.batch < 65535 * 256 / (problem.y.out + problem.y.taps) / ceil_div(problem.x.out, 16);
+}
+
 inline bool wgrad_tiles_take(const Problem& problem) {
   return problem.dtype != ScalarType::Double && is_square(problem) && has_int32_images(problem) &&
          (problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7) && problem.x.down <= 2;
@@ -484,6 +500,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kWgradSmall: return wgrad_small_takes(problem);
     case Kernel::kWgradMmaPlanes: return wgrad_mma_planes_takes(problem, gpu);
     case Kernel::kWgradMmaPixels: return wgrad_mma_pixels_takes(problem, gpu);
+    case Kernel::kWgradMmaWindows: return wgrad_mma_windows_takes(problem, gpu);
     case Kernel::kWgradPlanes: return wgrad_planes_takes(problem);
     case Kernel::kWgradWholePlanes: return wgrad_whole_planes_takes(problem, gpu);
     case Kernel::kWgradPixels: return wgrad_pixels_takes(problem);

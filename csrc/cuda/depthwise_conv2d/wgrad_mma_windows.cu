@@ -1,0 +1,345 @@
+// depthwise_conv2d's wgrad on tensor cores for contiguous float16 and bfloat16 images and windows of any size, stride 1.
+//
+// Row i of the image meets row y of the gradient at row i - y + pad of the taps. A matrix whose line m is the image's
+// row from its pixel m on, times eight rows of the gradient above each other, is a matrix of sums of 16 by 8 taps: both
+// go through the row 16 pixels at a time, and all rows of all images add to the same sums. Of a window up to 8 wide, two
+// to eight groups of lines are of as many rows of the image, `step` apart, so that few lines are idle.
+//
+// The tensor cores' order of 16 pixels is that by which a lane has four neighbours. It reads them with one access of the
+// gradient, and with three words of the image for lines 2m and 2m + 1.
+//
+// Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
+#include "wgrad_mma.cuh"
+
+namespace customops::cuda::depthwise {
+namespace {
+
+constexpr int kWarps = 4, kBlock = kWarps * kWarp, kSixteen = 16;
+
+template <class T>
+struct WindowParams {
+  const T *in, *grad;
+  WgradResult<T> result;
+  int in_h, in_w, out_h, out_w, channels, batch;
+  int taps_h, taps_w, first_y, first_x, met_h, met_w;  // met: taps that meet a pixel, from `first` on
+  int pad, left, shift;                                // left: zeros before a row, `shift` more than the padding
+  int lines_log, step, tiles_x, tiles_y;               // of a group of lines; rows of taps of a group; tiles of taps
+  int planes, chunks, chunk_steps, steps;              // warps that share a row; steps of 16 pixels
+  bool narrow;                                         // up to 8 pixels wide: two rows make 16
+  int rows, grad_rows, pitch, grad_pitch, vector, grad_vector;
+  int bands, band_rows, items_a_split, stages, grad_at, stage_bytes, zeros_at, bytes;
+
+  __device__ int groups() const { return 8 >> lines_log; }
+};
+
+// Rows of the gradient that start the pairs of a part of an image, t0 to t1, and the first rows in shared memory:
+// row t + offset + group * step of the image meets rows t, t - 1, ... of the gradient.
+struct Band {
+  int t0, t1, offset, in_y, grad_y;
+
+  template <class T>
+  __device__ Band(const WindowParams<T>& params, int ky, int index) : offset(ky - params.pad) {
+    t0 = max(0, -offset - (params.groups() - 1) * params.step) + index * params.band_rows;
+    t1 = min(min(params.out_h + params.step - 1, params.in_h - offset), t0 + params.band_rows);
+    in_y = max(0, t0 + offset), grad_y = max(0, t0 - params.step + 1);
+  }
+};
+
+template <int bytes, class T>
+__device__ void copy_vectors(const PlanesSource& source, int planes, T* patch, const T* image) {
+  constexpr int kAtOnce = bytes == 2 ? 8 : 4;
+  const int all = source.all(planes);
+#pragma unroll 1
+  for (int first = threadIdx.x; first < all; first += kAtOnce * kBlock) {
+    int to[kAtOnce], from[kAtOnce];
+    T value[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      source(min(first + i * kBlock, all - 1), to[i], from[i]);
+      if constexpr (bytes == 2) value[i] = image[from[i]];
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (first + i * kBlock < all) {
+        if constexpr (bytes == 2)
+          patch[to[i]] = value[i];
+        else
+          copy_async<bytes>(shared_address(patch + to[i]), image + from[i]);
+      }
+  }
+}
+template <class T>
+__device__ void copy_rows(const PlanesSource& source, int planes, T* patch, const T* image) {
+  if (source.vector == 4)
+    copy_vectors<8>(source, planes, patch, image);
+  else if (source.vector == 2)
+    copy_vectors<4>(source, planes, patch, image);
+  else
+    copy_vectors<2>(source, planes, patch, image);
+}
+
+// Four pixels for line 2m and for line 2m + 1, as multiply_16 takes them.
+__device__ inline void load_lines(uint32_t (&a)[4], const char* from) {
+  const uint32_t* const words = reinterpret_cast<const uint32_t*>(from);
+  const uint32_t last = words[2];
+  a[0] = words[0], a[2] = words[1];
+  a[1] = __byte_perm(a[0], a[2], 0x5432), a[3] = __byte_perm(a[2], last, 0x5432);
+}
+
+// The sum of tap (ky, kx), which row `row` of its group's taps has, over the block's items, by a warp.
+template <class T>
+__device__ float exact_sum(const WindowParams<T>& params, int64_t channel, int tile_y, int ky, int kx, int row,
+                           int begin, int end) {
+  float total = 0;
+  for (int item = begin; item < end; ++item) {
+    const Band band(params, tile_y, item % params.bands);
+    const int down = ky - params.pad, across = kx - params.left + params.shift;
+    const int y0 = max(max(0, -down), band.t0 - row), y1 = min(min(params.out_h, params.in_h - down), band.t1 - row);
+    const int64_t plane = int64_t(item / params.bands) * params.channels + channel;
+    const T* const in = params.in + plane * params.in_h * params.in_w;
+    const T* const grad = params.grad + plane * params.out_h * params.out_w;
+    for (int o = threadIdx.x % kWarp; o < (y1 - y0) * params.out_w; o += kWarp) {
+      const int y = y0 + o / params.out_w, x = o % params.out_w, ix = x + across;
+      if (ix >= 0 && ix < params.in_w)
+        total += widen(grad[y * params.out_w + x]) * widen(in[(y + down) * params.in_w + ix]);
+    }
+    if (__any_sync(0xffffffff, isnan(total))) return NAN;  // and stays it
+  }
+  for (int other = kWarp / 2; other > 0; other /= 2) total += __shfl_xor_sync(0xffffffff, total, other);
+  return total;
+}
+
+// A block computes a tile of 16 * kAcross by 8 * kDown taps (and their groups) of some planes, from items of the batch:
+// images, or bands of them.
+template <class T, int kAcross, int kDown>
+__global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_constant__ WindowParams<T> params) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int kLines = kSixteen * kAcross, kSums = kLines * 8 * kDown, kStep = kSixteen * int(sizeof(T));
+  if (params.result.partial != nullptr) start_next_kernel();
+  extern __shared__ __align__(kAccess) char shared[];
+  const int tile_x = int(blockIdx.x) % params.tiles_x, rest = int(blockIdx.x) / params.tiles_x;
+  const int tile_y = rest % params.tiles_y, channel = rest / params.tiles_y * params.planes;
+  const int count = min(params.planes, params.channels - channel);
+  const int begin = int(blockIdx.y) * params.items_a_split,
+            end = min(params.batch * params.bands, begin + params.items_a_split);
+  const int tile_h = params.step * params.groups(), first_ky = tile_y * tile_h, first_line = tile_x * kLines;
+  clear(shared, params.bytes);
+
+  int next = begin;
+  const auto load = [&](int stage) {
+    const Band band(params, first_ky, next % params.bands);
+    const int64_t plane = int64_t(next++ / params.bands) * params.channels + channel;
+    T* const patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes);
+    T* const grad_patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes + params.grad_at);
+    copy_rows(PlanesSource(band.in_y, -params.left, params.rows, params.pitch, params.pitch, params.in_h, params.in_w,
+                           params.vector),
+              count, patch, params.in + plane * params.in_h * params.in_w);
+    copy_rows(PlanesSource(band.grad_y, 0, params.grad_rows, params.grad_pitch, params.grad_pitch, params.out_h,
+                           params.out_w, params.grad_vector),
+              count, grad_patch, params.grad + plane * params.out_h * params.out_w);
+  };
+
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, eighth = lane / 4, quarter = lane % 4;
+  const int plane_warps = kWarps / params.planes, plane = warp / plane_warps, chunk = warp % params.chunks;
+  const int later = params.narrow ? quarter / 2 : 0, each = params.narrow ? 2 : 1;
+  const int pixel = (params.narrow ? quarter % 2 : quarter) * 4 + chunk * params.chunk_steps * kSixteen;
+  const int group = eighth >> params.lines_log, line = (eighth & ((1 << params.lines_log) - 1)) * 2;
+  const int steps = min(params.chunk_steps, params.steps - chunk * params.chunk_steps);
+  float sum[kAcross][kDown][4] = {};
+  int item = begin;
+  const auto compute = [&](int stage) {
+    const Band band(params, first_ky, item++ % params.bands);
+    if (plane >= count) return;
+    const char* const from = shared + stage * params.stage_bytes;
+    const int in_rows = min(params.rows, params.in_h - band.in_y),
+              grad_rows = min(params.grad_rows, params.out_h - band.grad_y);
+    const int warp_row = warp % plane_warps / params.chunks, warp_rows = plane_warps / params.chunks;
+    for (int t = band.t0 + warp_row * each; t < band.t1; t += warp_rows * each) {
+      const int own = t + later, y = own - eighth - band.grad_y,
+                i = own < band.t1 ? own + band.offset + group * params.step - band.in_y : -1;
+      const char* at = unsigned(i) < unsigned(in_rows) ? from + (plane * params.rows + i) * params.pitch * int(sizeof(T))
+                                                       : shared + params.zeros_at;
+      at += (first_line + line + pixel) * int(sizeof(T));
+      const char* grads[kDown];
+#pragma unroll
+      for (int n = 0; n < kDown; ++n)
+        grads[n] = (unsigned(y - n * 8) < unsigned(grad_rows)
+                        ? from + params.grad_at +
+                              (plane * params.grad_rows + y - n * 8) * params.grad_pitch * int(sizeof(T))
+                        : shared + params.zeros_at) +
+                   pixel * int(sizeof(T));
+      uint32_t a[kAcross][4];
+#pragma unroll
+      for (int m = 0; m < kAcross - 1; ++m) load_lines(a[m], at + m * kStep);
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step) {
+        load_lines(a[kAcross - 1], at + step * kStep + (kAcross - 1) * kStep);
+#pragma unroll
+        for (int n = 0; n < kDown; ++n) {
+          const uint2 b = *reinterpret_cast<const uint2*>(grads[n] + step * kStep);
+          const uint32_t both[2] = {b.x, b.y};
+#pragma unroll
+          for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m], both);
+        }
+#pragma unroll
+        for (int m = 0; m < kAcross - 1; ++m)
+#pragma unroll
+          for (int k = 0; k < 4; ++k) a[m][k] = a[m + 1][k];
+      }
+    }
+  };
+  for_images(end - begin, params.stages, load, compute);
+
+  __syncthreads();
+  float* const sums = reinterpret_cast<float*>(shared);
+#pragma unroll
+  for (int m = 0; m < kAcross; ++m)
+#pragma unroll
+    for (int n = 0; n < kDown; ++n)
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        sums[warp * kSums + (n * 8 + quarter * 2 + k % 2) * kLines + m * kSixteen + k / 2 * 8 + eighth] = sum[m][n][k];
+  __syncthreads();
+  // Tiles at an edge have the taps that meet no pixel, too.
+  const int y0 = tile_y == 0 ? 0 : params.first_y + first_ky,
+            y1 = tile_y + 1 == params.tiles_y ? params.taps_h : params.first_y + first_ky + tile_h;
+  const int x0 = tile_x == 0 ? 0 : params.first_x + first_line - params.shift,
+            x1 = tile_x + 1 == params.tiles_x ? params.taps_w : params.first_x + first_line + kLines - params.shift;
+  const int width = x1 - x0, tile = (y1 - y0) * width;
+  const auto total = [&](int i) {
+    const int ky = y0 + i % tile / width - params.first_y, kx = x0 + i % width - params.first_x;
+    if (ky < 0 || ky >= params.met_h || kx < 0 || kx >= params.met_w) return 0.0f;
+    const int down = ky - first_ky, across = kx + params.shift - first_line;
+    const int at = down % params.step * kLines + across / kSixteen * kSixteen + across % 2 * 8 +
+                   (down / params.step << params.lines_log) + across % kSixteen / 2;
+    float total = 0;
+    for (int u = 0; u < plane_warps; ++u) total += sums[(i / tile * plane_warps + u) * kSums + at];
+    return total;
+  };
+  const auto again = [&](int i) {
+    const int ky = y0 + i % tile / width - params.first_y, kx = x0 + i % width - params.first_x;
+    return exact_sum(params, channel + i / tile, first_ky, ky, kx, (ky - first_ky) % params.step, begin, end);
+  };
+  write_sums(count * tile, total, again, [&](int i, float sum) {
+    const int64_t tap = int64_t(y0 + i % tile / width) * params.taps_w + x0 + i % width;
+    const int64_t taps = int64_t(params.taps_h) * params.taps_w;
+    params.result.write(blockIdx.y, params.channels * taps, (channel + i / tile) * taps + tap, sum);
+  });
+#endif
+}
+
+// What a launch needs to know before it knows the template.
+template <class T, int kAcross, int kDown>
+void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t stream) {
+  const int64_t groups = 8 >> params.lines_log;
+  params.tiles_x = int(ceil_div(params.met_w + params.shift, kSixteen * kAcross));
+  params.tiles_y = int(ceil_div(params.met_h, 8 * kDown * groups));
+  params.step = int(ceil_div(params.met_h, groups * params.tiles_y));
+  params.narrow = problem.x.out <= 8, params.steps = int(ceil_div(problem.x.out, kSixteen));
+  const int64_t reach = problem.x.out + params.met_w + params.shift - 1;  // columns of a row that taps meet
+  params.pitch = int(round_up(std::max(problem.x.in + params.left, reach - params.left), 4));
+  params.grad_pitch = (params.steps | 1) * kSixteen;  // no two rows in one bank
+  const int64_t all_rows = std::min(problem.y.out + params.step - 1, problem.y.in + (groups - 1) * params.step);
+
+  const auto plan = [&](int64_t bands, int64_t planes) {  // returns a stage's bytes
+    params.planes = int(planes), params.band_rows = int(ceil_div(all_rows, bands));
+    params.bands = int(ceil_div(all_rows, params.band_rows));
+    params.rows = int(std::min<int64_t>(problem.y.in, params.band_rows + (groups - 1) * params.step));
+    params.grad_rows = int(std::min<int64_t>(problem.y.out, params.band_rows + params.step - 1));
+    // Behind the last row: what a window of it meets.
+    const int64_t patch = planes * params.rows * params.pitch + params.left + params.tiles_x * kSixteen * kAcross +
+                          kSixteen * (params.steps + 1);
+    params.grad_at = int(round_up(patch * sizeof(T), kAccess));
+    params.stage_bytes = params.grad_at + int(planes * params.grad_rows * params.grad_pitch * sizeof(T));
+    return params.stage_bytes;
+  };
+  const int64_t zeros = round_up(
+      (kSixteen * (params.steps + 2 + params.tiles_x * kAcross)) * sizeof(T), kAccess);
+  constexpr int64_t kSums = kWarps * kSixteen * kAcross * 8 * kDown * sizeof(float);
+  const auto shared_bytes = [&] { return std::max(params.stages * params.stage_bytes + zeros, kSums); };
+  int64_t bands = 1, planes = 1;
+  while (plan(bands, 1) > 32 << 10 && params.band_rows > 16) ++bands;
+  while (plan(bands, 1) + zeros > kH200.shared_a_block && params.band_rows > 1) ++bands;
+  const int64_t row_steps = ceil_div(params.band_rows, params.narrow ? 2 : 1) * params.steps;
+  while (planes < kWarps && params.bands == 1 && row_steps * planes <= 32 && planes * 2 <= problem.channels &&
+         problem.batch * problem.channels >= 1024 * planes && plan(1, planes * 2) <= 32 << 10)
+    planes *= 2;
+  plan(bands, planes);
+  const int64_t plane_warps = kWarps / planes;
+  params.chunks = 1;
+  while (params.chunks < plane_warps && params.band_rows * params.chunks * 2 <= plane_warps &&
+         params.steps > params.chunks)
+    params.chunks *= 2;
+  params.chunk_steps = int(ceil_div(params.steps, params.chunks));
+  const int64_t item_steps = ceil_div(ceil_div(params.band_rows, params.narrow ? 2 : 1), plane_warps / params.chunks) *
+                             params.chunk_steps;
+  const int64_t blocks = ceil_div(problem.channels, planes) * params.tiles_x * params.tiles_y;
+  const int64_t items = problem.batch * params.bands, most = std::max<int64_t>(kMaxSteps / item_steps, 1);
+  // Bytes that memory would take as long for as the tensor cores take for the item.
+  const int64_t work = std::max<int64_t>(1, kAcross * kDown * params.tiles_x * params.tiles_y / 2);
+  const int64_t item_bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels *
+                             int64_t(sizeof(T)) * work / params.bands;
+  const BatchSplit split = split_batch(
+      items, {blocks, kBlock, 96, params.stage_bytes, zeros, false, most}, std::max<int64_t>(item_bytes, 1), kH200, 130e3);
+  params.items_a_split = split.images, params.stages = split.stages;
+  while (params.stages > 1 && !allow_shared<wgrad_mma_windows<T, kAcross, kDown>>(shared_bytes())) --params.stages;
+  params.zeros_at = params.stages * params.stage_bytes, params.bytes = int(shared_bytes());
+  const int64_t splits = ceil_div(items, params.items_a_split);
+  const WgradPartialSums<T> partial(problem, splits);
+  params.result = partial.result();
+  launch_kernel<wgrad_mma_windows<T, kAcross, kDown>>(Kernel::kWgradMmaWindows, blocks, splits, kBlock, params.bytes,
+                                                      params, stream);
+  partial.finish(problem, stream, true);
+}
+
+// The least time, about, that tiles of that many taps take.
+double tiles_time(int64_t lines, int64_t rows, int64_t across, int64_t down) {
+  return double(ceil_div(lines, kSixteen * across) * ceil_div(rows, 8 * down)) *
+         (std::max(1.7 * double(across * down), double(3 + 2 * down)) + 2);
+}
+
+template <class T>
+void launch(const WgradProblem& problem, cudaStream_t stream) {
+  WindowParams<T> params{};
+  set_problem<T>(problem, params);
+  const auto met = [](const Axis& a) {  // the first tap that meets a pixel, and how many do
+    const int64_t first = std::min(std::max<int64_t>(0, a.pad - a.out + 1), a.taps - 1);
+    return std::pair(int(first), int(std::max<int64_t>(1, std::min(a.taps, a.in + a.pad) - first)));
+  };
+  std::tie(params.first_y, params.met_h) = met(problem.y), std::tie(params.first_x, params.met_w) = met(problem.x);
+  params.taps_h = int(problem.y.taps), params.taps_w = int(problem.x.taps);
+  const int64_t pad = problem.x.pad - params.first_x;
+  params.pad = int(problem.y.pad) - params.first_y;
+  // Images start at a multiple of a vector, where that takes no more lines.
+  int64_t vector = row_vector<T>(params.in, problem.x.in);
+  const auto lines = [&](int64_t vector) { return params.met_w + round_up(pad, vector) - pad; };
+  while (vector > 2 && ceil_div(lines(vector), kSixteen) > ceil_div(lines(2), kSixteen)) vector /= 2;
+  params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out);
+  params.left = int(round_up(pad, vector)), params.shift = int(params.left - pad);
+  const int64_t all_lines = lines(vector);
+  params.lines_log = 3;
+  while (params.lines_log > 0 && all_lines <= 1 << params.lines_log && params.met_h > 8 * (8 >> params.lines_log))
+    --params.lines_log;
+  const int64_t rows = ceil_div(params.met_h, 8 >> params.lines_log);
+  double best = 0;
+  void (*chosen)(const WgradProblem&, WindowParams<T>&, cudaStream_t) = nullptr;
+  const auto consider = [&](auto across, auto down) {
+    const double time = tiles_time(all_lines, rows, across.value, down.value);
+    if (chosen == nullptr || time < best) best = time, chosen = &launch<T, across.value, down.value>;
+  };
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  constexpr std::integral_constant<int, 4> four;
+  consider(one, one), consider(one, two), consider(one, four), consider(two, one), consider(two, two),
+      consider(two, four), consider(four, one), consider(four, two);
+  chosen(problem, params, stream);
+}
+
+}  // namespace
+
+void launch_wgrad_mma_windows(const WgradProblem& problem, cudaStream_t stream) {
+  dispatch_16_bit(Kernel::kWgradMmaWindows, problem.dtype,
+                  [&](auto zero) { launch<decltype(zero)>(problem, stream); });
+}
+
+}  // namespace customops::cuda::depthwise
