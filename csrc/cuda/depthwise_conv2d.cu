@@ -43,6 +43,7 @@ void launch_wgrad(Kernel kernel, const WgradProblem& problem, cudaStream_t strea
     case Kernel::kWgradMmaPlanes: return launch_wgrad_mma_planes(problem, stream);
     case Kernel::kWgradMmaPixels: return launch_wgrad_mma_pixels(problem, stream);
     case Kernel::kWgradMmaWindows: return launch_wgrad_mma_windows(problem, stream);
+    case Kernel::kWgradMmaLines: return launch_wgrad_mma_lines(problem, stream);
     case Kernel::kWgradPlanes: return launch_wgrad_planes(problem, stream);
     case Kernel::kWgradWholePlanes: return launch_wgrad_whole_planes(problem, stream);
     case Kernel::kWgradPixels: return launch_wgrad_pixels(problem, stream);

@@ -23,6 +23,23 @@ __device__ void load_matrices(uint32_t (&to)[4], unsigned from) {
 #endif
 }
 
+// Two of them: lanes 0 to 15 have the addresses.
+template <bool transposed = false>
+__device__ void load_matrices(uint32_t (&to)[2], unsigned from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (transposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(from)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(from)
+                 : "memory");
+#endif
+}
+
 // sum += a * b: 16x16 by 16x8.
 template <class T>
 __device__ void multiply_16(float (&sum)[4], const uint32_t* a, const uint32_t* b) {

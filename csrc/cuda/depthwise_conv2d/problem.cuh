@@ -148,6 +148,7 @@ void launch_wgrad_small(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_mma_planes(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_mma_windows(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_mma_lines(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_planes(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_whole_planes(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_pixels(const WgradProblem& problem, cudaStream_t stream);

@@ -25,6 +25,7 @@ enum class Kernel {
   kWgradMmaPlanes,
   kWgradMmaPixels,
   kWgradMmaWindows,
+  kWgradMmaLines,
   kWgradPlanes,
   kWgradWholePlanes,
   kWgradPixels,
@@ -44,7 +45,7 @@ inline const char* name_of(Kernel kernel) {
                                     "fwd_pixels",        "fwd_direct",       "fwd_columns",   "fwd_few_taps",
                                     "fwd_dense_rows",    "fwd_rows",         "fwd_scale",     "fwd_simple",
                                     "fwd_sliding",       "fwd_torch",        "fwd_cudnn",     "wgrad_small",
-                                    "wgrad_mma_planes",  "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_planes",  "wgrad_whole_planes",
+                                    "wgrad_mma_planes",  "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_mma_lines", "wgrad_planes",  "wgrad_whole_planes",
                                     "wgrad_pixels",      "wgrad_direct",     "wgrad_large",   "wgrad_rows",
                                     "wgrad_correlation", "wgrad_scale",      "wgrad_sliding", "wgrad_torch"};
   return kNames[int(kernel)];
@@ -337,6 +338,20 @@ inline bool wgrad_mma_windows_takes(const Problem& problem, const Gpu& gpu) {
          problem.batch < 65535 * 256 / (problem.y.out + problem.y.taps) / ceil_div(problem.x.out, 16);
 }
 
+// The same with taps in one row or one column; shared memory has to have a row, or eight rows under a column of taps.
+inline bool wgrad_mma_lines_takes(const Problem& problem, const Gpu& gpu) {
+  const bool wide = problem.y.taps == 1;
+  const auto takes = [](const Axis& a) { return is_dense(a) && a.pad >= 0 && a.pad < a.taps; };
+  if (problem.channels_last || !is_16_bit(problem.dtype) || !has_tensor_cores(gpu) || !takes(problem.y) ||
+      !takes(problem.x) || (!wide && problem.x.taps != 1) || problem.taps() <= 7 || problem.taps() > 118 ||
+      !has_int32_images(problem) || problem.channels > kMaxIndex / problem.taps())
+    return false;
+  const int64_t width = std::max(problem.x.in, problem.x.out) + 32;
+  // As many splits of the batch as a grid has, of sums of at most 1024 products of matrices.
+  return (wide ? 4 * (width + 512) : 2 * 152 * width) <= gpu.shared_a_block && problem.x.out <= 8192 &&
+         problem.batch < 65535 / problem.y.out;
+}
+
 inline bool wgrad_tiles_take(const Problem& problem) {
   return problem.dtype != ScalarType::Double && is_square(problem) && has_int32_images(problem) &&
          (problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7) && problem.x.down <= 2;
@@ -501,6 +516,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kWgradMmaPlanes: return wgrad_mma_planes_takes(problem, gpu);
     case Kernel::kWgradMmaPixels: return wgrad_mma_pixels_takes(problem, gpu);
     case Kernel::kWgradMmaWindows: return wgrad_mma_windows_takes(problem, gpu);
+    case Kernel::kWgradMmaLines: return wgrad_mma_lines_takes(problem, gpu);
     case Kernel::kWgradPlanes: return wgrad_planes_takes(problem);
     case Kernel::kWgradWholePlanes: return wgrad_whole_planes_takes(problem, gpu);
     case Kernel::kWgradPixels: return wgrad_pixels_takes(problem);

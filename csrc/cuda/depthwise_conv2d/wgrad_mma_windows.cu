@@ -9,12 +9,13 @@
 // gradient, and with three words of the image for lines 2m and 2m + 1.
 //
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
+#include "copy_rows.cuh"
 #include "wgrad_mma.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
-constexpr int kWarps = 4, kBlock = kWarps * kWarp, kSixteen = 16;
+constexpr int kSixteen = 16;
 
 template <class T>
 struct WindowParams {
@@ -24,9 +25,10 @@ struct WindowParams {
   int taps_h, taps_w, first_y, first_x, met_h, met_w;  // met: taps that meet a pixel, from `first` on
   int pad, left, shift;                                // left: zeros before a row, `shift` more than the padding
   int lines_log, step, tiles_x, tiles_y;               // of a group of lines; rows of taps of a group; tiles of taps
-  int planes, chunks, chunk_steps, steps;              // warps that share a row; steps of 16 pixels
+  int planes, images, chunks, chunk_steps, steps;      // of a stage; warps that share a row; steps of 16 pixels
   bool narrow;                                         // up to 8 pixels wide: two rows make 16
-  int rows, grad_rows, pitch, grad_pitch, vector, grad_vector;
+  int rows, grad_rows;
+  RowSteps in_steps, grad_steps;
   int bands, band_rows, items_a_split, stages, grad_at, stage_bytes, zeros_at, bytes;
 
   __device__ int groups() const { return 8 >> lines_log; }
@@ -45,39 +47,6 @@ struct Band {
   }
 };
 
-template <int bytes, class T>
-__device__ void copy_vectors(const PlanesSource& source, int planes, T* patch, const T* image) {
-  constexpr int kAtOnce = bytes == 2 ? 8 : 4;
-  const int all = source.all(planes);
-#pragma unroll 1
-  for (int first = threadIdx.x; first < all; first += kAtOnce * kBlock) {
-    int to[kAtOnce], from[kAtOnce];
-    T value[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      source(min(first + i * kBlock, all - 1), to[i], from[i]);
-      if constexpr (bytes == 2) value[i] = image[from[i]];
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      if (first + i * kBlock < all) {
-        if constexpr (bytes == 2)
-          patch[to[i]] = value[i];
-        else
-          copy_async<bytes>(shared_address(patch + to[i]), image + from[i]);
-      }
-  }
-}
-template <class T>
-__device__ void copy_rows(const PlanesSource& source, int planes, T* patch, const T* image) {
-  if (source.vector == 4)
-    copy_vectors<8>(source, planes, patch, image);
-  else if (source.vector == 2)
-    copy_vectors<4>(source, planes, patch, image);
-  else
-    copy_vectors<2>(source, planes, patch, image);
-}
-
 // Four pixels for line 2m and for line 2m + 1, as multiply_16 takes them.
 __device__ inline void load_lines(uint32_t (&a)[4], const char* from) {
   const uint32_t* const words = reinterpret_cast<const uint32_t*>(from);
@@ -95,13 +64,16 @@ __device__ float exact_sum(const WindowParams<T>& params, int64_t channel, int t
     const Band band(params, tile_y, item % params.bands);
     const int down = ky - params.pad, across = kx - params.left + params.shift;
     const int y0 = max(max(0, -down), band.t0 - row), y1 = min(min(params.out_h, params.in_h - down), band.t1 - row);
-    const int64_t plane = int64_t(item / params.bands) * params.channels + channel;
-    const T* const in = params.in + plane * params.in_h * params.in_w;
-    const T* const grad = params.grad + plane * params.out_h * params.out_w;
-    for (int o = threadIdx.x % kWarp; o < (y1 - y0) * params.out_w; o += kWarp) {
-      const int y = y0 + o / params.out_w, x = o % params.out_w, ix = x + across;
-      if (ix >= 0 && ix < params.in_w)
-        total += widen(grad[y * params.out_w + x]) * widen(in[(y + down) * params.in_w + ix]);
+    const int first = item / params.bands * params.images;
+    for (int n = first; n < min(first + params.images, params.batch); ++n) {
+      const int64_t plane = int64_t(n) * params.channels + channel;
+      const T* const in = params.in + plane * params.in_h * params.in_w;
+      const T* const grad = params.grad + plane * params.out_h * params.out_w;
+      for (int o = threadIdx.x % kWarp; o < (y1 - y0) * params.out_w; o += kWarp) {
+        const int y = y0 + o / params.out_w, x = o % params.out_w, ix = x + across;
+        if (ix >= 0 && ix < params.in_w)
+          total += widen(grad[y * params.out_w + x]) * widen(in[(y + down) * params.in_w + ix]);
+      }
     }
     if (__any_sync(0xffffffff, isnan(total))) return NAN;  // and stays it
   }
@@ -120,23 +92,30 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
   const int tile_x = int(blockIdx.x) % params.tiles_x, rest = int(blockIdx.x) / params.tiles_x;
   const int tile_y = rest % params.tiles_y, channel = rest / params.tiles_y * params.planes;
   const int count = min(params.planes, params.channels - channel);
-  const int begin = int(blockIdx.y) * params.items_a_split,
-            end = min(params.batch * params.bands, begin + params.items_a_split);
+  const int items = (params.batch + params.images - 1) / params.images * params.bands;
+  const int begin = int(blockIdx.y) * params.items_a_split, end = min(items, begin + params.items_a_split);
   const int tile_h = params.step * params.groups(), first_ky = tile_y * tile_h, first_line = tile_x * kLines;
   clear(shared, params.bytes);
 
+  const RowSteps &in_steps = params.in_steps, &grad_steps = params.grad_steps;
+  const RowStart in_start(in_steps), grad_start(grad_steps);
   int next = begin;
   const auto load = [&](int stage) {
     const Band band(params, first_ky, next % params.bands);
-    const int64_t plane = int64_t(next++ / params.bands) * params.channels + channel;
-    T* const patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes);
-    T* const grad_patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes + params.grad_at);
-    copy_rows(PlanesSource(band.in_y, -params.left, params.rows, params.pitch, params.pitch, params.in_h, params.in_w,
-                           params.vector),
-              count, patch, params.in + plane * params.in_h * params.in_w);
-    copy_rows(PlanesSource(band.grad_y, 0, params.grad_rows, params.grad_pitch, params.grad_pitch, params.out_h,
-                           params.out_w, params.grad_vector),
-              count, grad_patch, params.grad + plane * params.out_h * params.out_w);
+    const int first = next++ / params.bands * params.images;
+    T* patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes);
+    T* grad_patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes + params.grad_at);
+    const int in_rows = min(params.rows, params.in_h - band.in_y) * count,  // of one plane, or all of several
+        grad_rows = min(params.grad_rows, params.out_h - band.grad_y) * count;
+    for (int n = first; n < min(first + params.images, params.batch); ++n) {
+      const int64_t plane = int64_t(n) * params.channels + channel;
+      copy_rows(in_steps, in_start, in_rows, patch + params.left,
+                params.in + (plane * params.in_h + band.in_y) * params.in_w);
+      copy_rows(grad_steps, grad_start, grad_rows, grad_patch,
+                params.grad + (plane * params.out_h + band.grad_y) * params.out_w);
+      patch += params.planes * params.rows * in_steps.pitch;
+      grad_patch += params.planes * params.grad_rows * grad_steps.pitch;
+    }
   };
 
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, eighth = lane / 4, quarter = lane % 4;
@@ -148,45 +127,47 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
   float sum[kAcross][kDown][4] = {};
   int item = begin;
   const auto compute = [&](int stage) {
-    const Band band(params, first_ky, item++ % params.bands);
+    const Band band(params, first_ky, item % params.bands);
+    const int images = min(params.images, params.batch - item++ / params.bands * params.images);
     if (plane >= count) return;
     const char* const from = shared + stage * params.stage_bytes;
     const int in_rows = min(params.rows, params.in_h - band.in_y),
               grad_rows = min(params.grad_rows, params.out_h - band.grad_y);
     const int warp_row = warp % plane_warps / params.chunks, warp_rows = plane_warps / params.chunks;
-    for (int t = band.t0 + warp_row * each; t < band.t1; t += warp_rows * each) {
-      const int own = t + later, y = own - eighth - band.grad_y,
-                i = own < band.t1 ? own + band.offset + group * params.step - band.in_y : -1;
-      const char* at = unsigned(i) < unsigned(in_rows) ? from + (plane * params.rows + i) * params.pitch * int(sizeof(T))
-                                                       : shared + params.zeros_at;
-      at += (first_line + line + pixel) * int(sizeof(T));
-      const char* grads[kDown];
+    for (int slot = plane; slot < images * params.planes; slot += params.planes)
+      for (int t = band.t0 + warp_row * each; t < band.t1; t += warp_rows * each) {
+        const int own = t + later, y = own - eighth - band.grad_y,
+                  i = own < band.t1 ? own + band.offset + group * params.step - band.in_y : -1;
+        const char* at = unsigned(i) < unsigned(in_rows) ? from + (slot * params.rows + i) * in_steps.pitch * int(sizeof(T))
+                                                         : shared + params.zeros_at;
+        at += (first_line + line + pixel) * int(sizeof(T));
+        const char* grads[kDown];
 #pragma unroll
-      for (int n = 0; n < kDown; ++n)
-        grads[n] = (unsigned(y - n * 8) < unsigned(grad_rows)
-                        ? from + params.grad_at +
-                              (plane * params.grad_rows + y - n * 8) * params.grad_pitch * int(sizeof(T))
-                        : shared + params.zeros_at) +
-                   pixel * int(sizeof(T));
-      uint32_t a[kAcross][4];
+        for (int n = 0; n < kDown; ++n)
+          grads[n] = (unsigned(y - n * 8) < unsigned(grad_rows)
+                          ? from + params.grad_at +
+                                (slot * params.grad_rows + y - n * 8) * grad_steps.pitch * int(sizeof(T))
+                          : shared + params.zeros_at) +
+                     pixel * int(sizeof(T));
+        uint32_t a[kAcross][4];
 #pragma unroll
-      for (int m = 0; m < kAcross - 1; ++m) load_lines(a[m], at + m * kStep);
+        for (int m = 0; m < kAcross - 1; ++m) load_lines(a[m], at + m * kStep);
 #pragma unroll 1
-      for (int step = 0; step < steps; ++step) {
-        load_lines(a[kAcross - 1], at + step * kStep + (kAcross - 1) * kStep);
+        for (int step = 0; step < steps; ++step) {
+          load_lines(a[kAcross - 1], at + step * kStep + (kAcross - 1) * kStep);
 #pragma unroll
-        for (int n = 0; n < kDown; ++n) {
-          const uint2 b = *reinterpret_cast<const uint2*>(grads[n] + step * kStep);
-          const uint32_t both[2] = {b.x, b.y};
+          for (int n = 0; n < kDown; ++n) {
+            const uint2 b = *reinterpret_cast<const uint2*>(grads[n] + step * kStep);
+            const uint32_t both[2] = {b.x, b.y};
 #pragma unroll
-          for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m], both);
+            for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m], both);
+          }
+#pragma unroll
+          for (int m = 0; m < kAcross - 1; ++m)
+#pragma unroll
+            for (int k = 0; k < 4; ++k) a[m][k] = a[m + 1][k];
         }
-#pragma unroll
-        for (int m = 0; m < kAcross - 1; ++m)
-#pragma unroll
-          for (int k = 0; k < 4; ++k) a[m][k] = a[m + 1][k];
       }
-    }
   };
   for_images(end - begin, params.stages, load, compute);
 
@@ -237,34 +218,43 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
   params.step = int(ceil_div(params.met_h, groups * params.tiles_y));
   params.narrow = problem.x.out <= 8, params.steps = int(ceil_div(problem.x.out, kSixteen));
   const int64_t reach = problem.x.out + params.met_w + params.shift - 1;  // columns of a row that taps meet
-  params.pitch = int(round_up(std::max(problem.x.in + params.left, reach - params.left), 4));
-  params.grad_pitch = (params.steps | 1) * kSixteen;  // no two rows in one bank
+  const int64_t pitch = round_up(std::max(problem.x.in + params.left, reach - params.left), 4),
+                grad_pitch = (params.steps | 1) * kSixteen;  // no two rows in one bank
+  params.in_steps = {problem.x.in, params.in_steps.vector, pitch};
+  params.grad_steps = {problem.x.out, row_vector<T>(params.grad, problem.x.out), grad_pitch};
   const int64_t all_rows = std::min(problem.y.out + params.step - 1, problem.y.in + (groups - 1) * params.step);
 
-  const auto plan = [&](int64_t bands, int64_t planes) {  // returns a stage's bytes
-    params.planes = int(planes), params.band_rows = int(ceil_div(all_rows, bands));
+  const auto plan = [&](int64_t bands, int64_t planes, int64_t images) {  // returns a stage's bytes
+    params.planes = int(planes), params.images = int(images), params.band_rows = int(ceil_div(all_rows, bands));
     params.bands = int(ceil_div(all_rows, params.band_rows));
     params.rows = int(std::min<int64_t>(problem.y.in, params.band_rows + (groups - 1) * params.step));
     params.grad_rows = int(std::min<int64_t>(problem.y.out, params.band_rows + params.step - 1));
     // Behind the last row: what a window of it meets.
-    const int64_t patch = planes * params.rows * params.pitch + params.left + params.tiles_x * kSixteen * kAcross +
+    const int64_t patch = images * planes * params.rows * pitch + params.left + params.tiles_x * kSixteen * kAcross +
                           kSixteen * (params.steps + 1);
     params.grad_at = int(round_up(patch * sizeof(T), kAccess));
-    params.stage_bytes = params.grad_at + int(planes * params.grad_rows * params.grad_pitch * sizeof(T));
+    params.stage_bytes = params.grad_at + int(images * planes * params.grad_rows * grad_pitch * sizeof(T));
     return params.stage_bytes;
   };
   const int64_t zeros = round_up(
       (kSixteen * (params.steps + 2 + params.tiles_x * kAcross)) * sizeof(T), kAccess);
   constexpr int64_t kSums = kWarps * kSixteen * kAcross * 8 * kDown * sizeof(float);
   const auto shared_bytes = [&] { return std::max(params.stages * params.stage_bytes + zeros, kSums); };
-  int64_t bands = 1, planes = 1;
-  while (plan(bands, 1) > 32 << 10 && params.band_rows > 16) ++bands;
-  while (plan(bands, 1) + zeros > kH200.shared_a_block && params.band_rows > 1) ++bands;
+  int64_t bands = 1, planes = 1, images = 1;
+  while (plan(bands, 1, 1) > 32 << 10 && params.band_rows > 16) ++bands;
+  while (plan(bands, 1, 1) + zeros > kH200.shared_a_block && params.band_rows > 1) ++bands;
+  const int64_t tiles = params.tiles_x * params.tiles_y, all = problem.batch * problem.channels * tiles;
+  // Small planes: several, and several images, at a time.
   const int64_t row_steps = ceil_div(params.band_rows, params.narrow ? 2 : 1) * params.steps;
-  while (planes < kWarps && params.bands == 1 && row_steps * planes <= 32 && planes * 2 <= problem.channels &&
-         problem.batch * problem.channels >= 1024 * planes && plan(1, planes * 2) <= 32 << 10)
+  const bool one_plane = params.bands == 1;
+  const bool whole = params.tiles_y == 1 && params.rows == problem.y.in && params.grad_rows == problem.y.out;
+  while (one_plane && whole && planes < kWarps && row_steps * planes <= 32 && planes * 2 <= problem.channels &&
+         all >= 1024 * planes && plan(1, planes * 2, 1) <= 32 << 10)
     planes *= 2;
-  plan(bands, planes);
+  while (one_plane && images * 2 <= problem.batch && all >= 2048 * planes * images &&
+         row_steps * planes * images <= 256 && plan(1, planes, images * 2) <= 24 << 10)
+    images *= 2;
+  plan(bands, planes, images);
   const int64_t plane_warps = kWarps / planes;
   params.chunks = 1;
   while (params.chunks < plane_warps && params.band_rows * params.chunks * 2 <= plane_warps &&
@@ -272,11 +262,11 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
     params.chunks *= 2;
   params.chunk_steps = int(ceil_div(params.steps, params.chunks));
   const int64_t item_steps = ceil_div(ceil_div(params.band_rows, params.narrow ? 2 : 1), plane_warps / params.chunks) *
-                             params.chunk_steps;
-  const int64_t blocks = ceil_div(problem.channels, planes) * params.tiles_x * params.tiles_y;
-  const int64_t items = problem.batch * params.bands, most = std::max<int64_t>(kMaxSteps / item_steps, 1);
+                             params.chunk_steps * images;
+  const int64_t blocks = ceil_div(problem.channels, planes) * tiles;
+  const int64_t items = ceil_div(problem.batch, images) * params.bands, most = std::max<int64_t>(kMaxSteps / item_steps, 1);
   // Bytes that memory would take as long for as the tensor cores take for the item.
-  const int64_t work = std::max<int64_t>(1, kAcross * kDown * params.tiles_x * params.tiles_y / 2);
+  const int64_t work = (3 + kAcross * kDown) * tiles * images;
   const int64_t item_bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels *
                              int64_t(sizeof(T)) * work / params.bands;
   const BatchSplit split = split_batch(
@@ -314,7 +304,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   int64_t vector = row_vector<T>(params.in, problem.x.in);
   const auto lines = [&](int64_t vector) { return params.met_w + round_up(pad, vector) - pad; };
   while (vector > 2 && ceil_div(lines(vector), kSixteen) > ceil_div(lines(2), kSixteen)) vector /= 2;
-  params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out);
+  params.in_steps.vector = int(vector);
   params.left = int(round_up(pad, vector)), params.shift = int(params.left - pad);
   const int64_t all_lines = lines(vector);
   params.lines_log = 3;
