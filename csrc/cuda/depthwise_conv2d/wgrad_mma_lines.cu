@@ -181,7 +181,7 @@ void launch(const WgradProblem& problem, LineParams<T>& params, cudaStream_t str
   while (planes < kWarps && params.outer <= 8 && planes * 2 <= problem.channels && all >= 1024 * planes &&
          plan(bands, planes * 2, 1) <= 24 << 10)
     planes *= 2;
-  while (images * 2 <= problem.batch && all >= 2048 * planes * images && plan(bands, planes, images * 2) <= 16 << 10)
+  while (images * 2 <= problem.batch && all >= 800 * planes * images && plan(bands, planes, images * 2) <= 16 << 10)
     images *= 2;
   plan(bands, planes, images);
   params.in_steps = {problem.x.in, params.in_steps.vector, pitch, kBlock / planes};
@@ -194,7 +194,7 @@ void launch(const WgradProblem& problem, LineParams<T>& params, cudaStream_t str
                         int64_t(sizeof(T)) * images;
   const BatchSplit split =
       split_batch(items, {blocks * params.bands, kBlock, 64, params.stage_bytes, 0, false, std::max<int64_t>(kMaxSteps / item_steps, 1)},
-                  bytes, kH200, 130e3);
+                  std::max(bytes, kLeastBytes * blocks * params.bands), kH200, 130e3);
   params.images_a_split = split.images * params.images, params.stages = split.stages;
   while (params.stages > 1 && !allow_shared<kernel>(shared_bytes())) --params.stages;
   params.bytes = int(shared_bytes());

@@ -86,6 +86,7 @@ __device__ float exact_sum(const WindowParams<T>& params, int64_t channel, int t
 template <class T, int kAcross, int kDown>
 __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_constant__ WindowParams<T> params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr int kAtOnce = kAcross * kDown > 4 ? 2 : 4;  // steps whose loads a warp waits for together
   constexpr int kLines = kSixteen * kAcross, kSums = kLines * 8 * kDown, kStep = kSixteen * int(sizeof(T));
   if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
@@ -123,6 +124,7 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
   const int later = params.narrow ? quarter / 2 : 0, each = params.narrow ? 2 : 1;
   const int pixel = (params.narrow ? quarter % 2 : quarter) * 4 + chunk * params.chunk_steps * kSixteen;
   const int group = eighth >> params.lines_log, line = (eighth & ((1 << params.lines_log) - 1)) * 2;
+  const int column = (first_line + line + pixel) * int(sizeof(T));
   const int steps = min(params.chunk_steps, params.steps - chunk * params.chunk_steps);
   float sum[kAcross][kDown][4] = {};
   int item = begin;
@@ -130,44 +132,58 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
     const Band band(params, first_ky, item % params.bands);
     const int images = min(params.images, params.batch - item++ / params.bands * params.images);
     if (plane >= count) return;
-    const char* const from = shared + stage * params.stage_bytes;
-    const int in_rows = min(params.rows, params.in_h - band.in_y),
+    const int row_bytes = in_steps.pitch * int(sizeof(T)), grad_row_bytes = grad_steps.pitch * int(sizeof(T));
+    const int shift = band.offset + group * params.step - band.in_y;
+    const int in_rows = min(min(params.rows, params.in_h - band.in_y), band.t1 + shift),
               grad_rows = min(params.grad_rows, params.out_h - band.grad_y);
-    const int warp_row = warp % plane_warps / params.chunks, warp_rows = plane_warps / params.chunks;
-    for (int slot = plane; slot < images * params.planes; slot += params.planes)
-      for (int t = band.t0 + warp_row * each; t < band.t1; t += warp_rows * each) {
-        const int own = t + later, y = own - eighth - band.grad_y,
-                  i = own < band.t1 ? own + band.offset + group * params.step - band.in_y : -1;
-        const char* at = unsigned(i) < unsigned(in_rows) ? from + (slot * params.rows + i) * in_steps.pitch * int(sizeof(T))
-                                                         : shared + params.zeros_at;
-        at += (first_line + line + pixel) * int(sizeof(T));
+    const int first = band.t0 + warp % plane_warps / params.chunks * each + later, more = plane_warps / params.chunks * each;
+    for (int slot = plane; slot < images * params.planes; slot += params.planes) {
+      int i = first + shift, y = first - eighth - band.grad_y;
+      int in_at = stage * params.stage_bytes + (slot * params.rows + i) * row_bytes + column;
+      int grad_at = stage * params.stage_bytes + params.grad_at + (slot * params.grad_rows + y) * grad_row_bytes +
+                    pixel * int(sizeof(T));
+      for (int t = first - later; t < band.t1; t += more) {
+        const char* at = shared + (unsigned(i) < unsigned(in_rows) ? in_at : params.zeros_at + column);
         const char* grads[kDown];
 #pragma unroll
         for (int n = 0; n < kDown; ++n)
-          grads[n] = (unsigned(y - n * 8) < unsigned(grad_rows)
-                          ? from + params.grad_at +
-                                (slot * params.grad_rows + y - n * 8) * grad_steps.pitch * int(sizeof(T))
-                          : shared + params.zeros_at) +
-                     pixel * int(sizeof(T));
-        uint32_t a[kAcross][4];
+          grads[n] = shared + (unsigned(y - n * 8) < unsigned(grad_rows) ? grad_at - n * 8 * grad_row_bytes
+                                                                         : params.zeros_at + pixel * int(sizeof(T)));
+        uint32_t a[kAcross - 1 + kAtOnce][4];
 #pragma unroll
         for (int m = 0; m < kAcross - 1; ++m) load_lines(a[m], at + m * kStep);
-#pragma unroll 1
-        for (int step = 0; step < steps; ++step) {
-          load_lines(a[kAcross - 1], at + step * kStep + (kAcross - 1) * kStep);
+        at += (kAcross - 1) * kStep;
+        const auto add = [&](auto at_once) {
+          constexpr int kSteps = decltype(at_once)::value;
+          uint2 b[kSteps][kDown];
 #pragma unroll
-          for (int n = 0; n < kDown; ++n) {
-            const uint2 b = *reinterpret_cast<const uint2*>(grads[n] + step * kStep);
-            const uint32_t both[2] = {b.x, b.y};
+          for (int s = 0; s < kSteps; ++s) {
+            load_lines(a[kAcross - 1 + s], at + s * kStep);
 #pragma unroll
-            for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m], both);
+            for (int n = 0; n < kDown; ++n) b[s][n] = *reinterpret_cast<const uint2*>(grads[n] + s * kStep);
           }
+#pragma unroll
+          for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+            for (int n = 0; n < kDown; ++n)
+#pragma unroll
+              for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m + s], &b[s][n].x);
 #pragma unroll
           for (int m = 0; m < kAcross - 1; ++m)
 #pragma unroll
-            for (int k = 0; k < 4; ++k) a[m][k] = a[m + 1][k];
-        }
+            for (int k = 0; k < 4; ++k) a[m][k] = a[m + kSteps][k];
+          at += kSteps * kStep;
+#pragma unroll
+          for (int n = 0; n < kDown; ++n) grads[n] += kSteps * kStep;
+        };
+        int step = 0;
+#pragma unroll 1
+        for (; step + kAtOnce <= steps; step += kAtOnce) add(std::integral_constant<int, kAtOnce>());
+#pragma unroll 1
+        for (; step < steps; ++step) add(std::integral_constant<int, 1>());
+        i += more, y += more, in_at += more * row_bytes, grad_at += more * grad_row_bytes;
       }
+    }
   };
   for_images(end - begin, params.stages, load, compute);
 
@@ -251,7 +267,7 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
   while (one_plane && whole && planes < kWarps && row_steps * planes <= 32 && planes * 2 <= problem.channels &&
          all >= 1024 * planes && plan(1, planes * 2, 1) <= 32 << 10)
     planes *= 2;
-  while (one_plane && images * 2 <= problem.batch && all >= 2048 * planes * images &&
+  while (one_plane && images * 2 <= problem.batch && all >= 800 * planes * images &&
          row_steps * planes * images <= 256 && plan(1, planes, images * 2) <= 24 << 10)
     images *= 2;
   plan(bands, planes, images);
@@ -266,11 +282,11 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
   const int64_t blocks = ceil_div(problem.channels, planes) * tiles;
   const int64_t items = ceil_div(problem.batch, images) * params.bands, most = std::max<int64_t>(kMaxSteps / item_steps, 1);
   // Bytes that memory would take as long for as the tensor cores take for the item.
-  const int64_t work = (3 + kAcross * kDown) * tiles * images;
+  const int64_t work = (12 + 4 * kAcross * kDown) * tiles * images;
   const int64_t item_bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels *
                              int64_t(sizeof(T)) * work / params.bands;
   const BatchSplit split = split_batch(
-      items, {blocks, kBlock, 96, params.stage_bytes, zeros, false, most}, std::max<int64_t>(item_bytes, 1), kH200, 130e3);
+      items, {blocks, kBlock, 96, params.stage_bytes, zeros, false, most}, std::max(item_bytes, kLeastBytes * blocks), kH200, 130e3);
   params.items_a_split = split.images, params.stages = split.stages;
   while (params.stages > 1 && !allow_shared<wgrad_mma_windows<T, kAcross, kDown>>(shared_bytes())) --params.stages;
   params.zeros_at = params.stages * params.stage_bytes, params.bytes = int(shared_bytes());
