@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
     if (plane >= count) return;
     const int row_bytes = in_steps.pitch * int(sizeof(T)), grad_row_bytes = grad_steps.pitch * int(sizeof(T));
     const int shift = band.offset + group * params.step - band.in_y;
-    const int in_rows = min(min(params.rows, params.in_h - band.in_y), band.t1 + shift),
+    const int in_rows = max(0, min(min(params.rows, params.in_h - band.in_y), band.t1 + shift)),
               grad_rows = min(params.grad_rows, params.out_h - band.grad_y);
     const int first = band.t0 + warp % plane_warps / params.chunks * each + later, more = plane_warps / params.chunks * each;
     for (int slot = plane; slot < images * params.planes; slot += params.planes) {
