@@ -42,6 +42,8 @@ WGRAD = (
     "small",
     "mma_planes",
     "mma_pixels",
+    "mma_windows",
+    "mma_lines",
     "planes",
     "whole_planes",
     "pixels",

@@ -33,59 +33,41 @@ struct RowStart {
       : index(int(threadIdx.x) % steps.threads), row(index / steps.vectors), at(index % steps.vectors) {}
 };
 
-// `rows` rows of each of some images, and how far apart, besides, images lie at both ends.
-template <class T>
-struct RowCopy {
-  const T* from;
-  T* to;
-  int rows, images, to_gap;
-  int64_t from_gap;
-
-  template <int bytes>
-  __device__ void issue(const RowSteps& steps, RowStart start) const {
-    constexpr int kAtOnce = bytes == 2 ? 5 : 2, kVector = bytes / sizeof(T);
-    const int all = images * rows * steps.vectors;
-    const Quotient quotient(rows);
+template <int bytes, class T>
+__device__ void copy_rows(const RowSteps& steps, RowStart start, int rows, T* to, const T* from) {
+  constexpr int kAtOnce = bytes == 2 ? 8 : 2, kVector = bytes / sizeof(T);
+  const int all = rows * steps.vectors;
 #pragma unroll 1
-    for (int first = start.index; first < all; first += kAtOnce * steps.threads) {
-      T value[kAtOnce];
-      int place[kAtOnce];
+  for (int first = start.index; first < all; first += kAtOnce * steps.threads) {
+    T value[kAtOnce];
+    if constexpr (bytes == 2)
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int at = first + i * steps.threads;
-        int image = start.row;
-        if (images > 1)
-          quotient.divmod(image);
+      for (int i = 0; i < kAtOnce; ++i)
+        if (first + i * steps.threads < all) value[i] = from[first + i * steps.threads];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      T* const place = to + start.row * steps.pitch + start.at * kVector;
+      if (first + i * steps.threads < all) {
+        if constexpr (bytes == 2)
+          *place = value[i];
         else
-          image = 0;
-        const T* const source = from + at * kVector + image * from_gap;
-        place[i] = start.row * steps.pitch + start.at * kVector + image * to_gap;
-        if (at < all) {
-          if constexpr (bytes == 2)
-            value[i] = *source;  // all are under way before the first is waited for
-          else
-            copy_async<bytes>(shared_address(to + place[i]), source);
-        }
-        start.at += steps.rest, start.row += steps.rows;
-        if (start.at >= steps.vectors) start.at -= steps.vectors, ++start.row;
+          copy_async<bytes>(shared_address(place), from + (first + i * steps.threads) * kVector);
       }
-      if constexpr (bytes == 2)
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i)
-          if (first + i * steps.threads < all) to[place[i]] = value[i];
+      start.at += steps.rest, start.row += steps.rows;
+      if (start.at >= steps.vectors) start.at -= steps.vectors, ++start.row;
     }
   }
-  __device__ void issue(const RowSteps& steps, const RowStart& start) const {
-    if (rows <= 0) return;
-    if (steps.vector == 8)
-      issue<16>(steps, start);
-    else if (steps.vector == 4)
-      issue<8>(steps, start);
-    else if (steps.vector == 2)
-      issue<4>(steps, start);
-    else
-      issue<2>(steps, start);
-  }
-};
+}
+template <class T>
+__device__ void copy_rows(const RowSteps& steps, RowStart start, int rows, T* to, const T* from) {
+  if (steps.vector == 8)
+    copy_rows<16>(steps, start, rows, to, from);
+  else if (steps.vector == 4)
+    copy_rows<8>(steps, start, rows, to, from);
+  else if (steps.vector == 2)
+    copy_rows<4>(steps, start, rows, to, from);
+  else
+    copy_rows<2>(steps, start, rows, to, from);
+}
 
 }  // namespace customops::cuda::depthwise

@@ -71,19 +71,15 @@ __global__ void __launch_bounds__(kBlock, kGroups < 8 ? 6 : 4) wgrad_mma_lines(c
   const auto load = [&](int stage) {  // the warps of a plane load it
     if (plane >= count) return;
     char* const patch = shared + stage * params.stage_bytes;
-    const int images = min(params.images, end - next);
-    const int64_t at = int64_t(next) * params.channels + channel + plane;
-    T* const in_patch = reinterpret_cast<T*>(patch + plane * params.plane_bytes);
-    T* const grad_patch = reinterpret_cast<T*>(patch + params.grad_at + plane * params.grad_plane_bytes);
-    const int in_step = params.planes * params.plane_bytes / int(sizeof(T)),
-              grad_step = params.planes * params.grad_plane_bytes / int(sizeof(T));
-    RowCopy<T>{params.in + (at * params.in_h + in_lo) * params.in_w,
-               in_patch + (in_lo - in_y) * in_steps.pitch + params.left, in_rows, images,
-               in_step - in_rows * in_steps.pitch, (int64_t(params.channels) * params.in_h - in_rows) * params.in_w}
-        .issue(in_steps, in_start);
-    RowCopy<T>{params.grad + (at * params.out_h + y0) * params.out_w, grad_patch, rows, images,
-               grad_step - rows * grad_steps.pitch, (int64_t(params.channels) * params.out_h - rows) * params.out_w}
-        .issue(grad_steps, grad_start);
+    for (int n = next, slot = plane; n < min(next + params.images, end); ++n, slot += params.planes) {
+      const int64_t at = int64_t(n) * params.channels + channel + plane;
+      copy_rows(in_steps, in_start, in_rows,
+                reinterpret_cast<T*>(patch + slot * params.plane_bytes) + (in_lo - in_y) * in_steps.pitch + params.left,
+                params.in + (at * params.in_h + in_lo) * params.in_w);
+      copy_rows(grad_steps, grad_start, rows,
+                reinterpret_cast<T*>(patch + params.grad_at + slot * params.grad_plane_bytes),
+                params.grad + (at * params.out_h + y0) * params.out_w);
+    }
     next += params.images;
   };
 

@@ -104,21 +104,19 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
   const auto load = [&](int stage) {
     const Band band(params, first_ky, next % params.bands);
     const int first = next++ / params.bands * params.images;
-    const int images = min(params.images, params.batch - first);
-    T* const patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes);
-    T* const grad_patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes + params.grad_at);
-    const int64_t plane = int64_t(first) * params.channels + channel;
-    // Several planes are whole ones: one run of memory. So are several images' rows in shared memory.
-    const int in_rows = min(params.rows, params.in_h - band.in_y) * count,
-              grad_rows = min(params.grad_rows, params.out_h - band.grad_y) * count;
-    RowCopy<T>{params.in + (plane * params.in_h + band.in_y) * params.in_w, patch + params.left, in_rows, images,
-               (params.planes * params.rows - in_rows) * in_steps.pitch,
-               (int64_t(params.channels) * params.in_h - in_rows) * params.in_w}
-        .issue(in_steps, in_start);
-    RowCopy<T>{params.grad + (plane * params.out_h + band.grad_y) * params.out_w, grad_patch, grad_rows, images,
-               (params.planes * params.grad_rows - grad_rows) * grad_steps.pitch,
-               (int64_t(params.channels) * params.out_h - grad_rows) * params.out_w}
-        .issue(grad_steps, grad_start);
+    T* patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes);
+    T* grad_patch = reinterpret_cast<T*>(shared + stage * params.stage_bytes + params.grad_at);
+    const int in_rows = min(params.rows, params.in_h - band.in_y) * count,  // of one plane, or all of several
+        grad_rows = min(params.grad_rows, params.out_h - band.grad_y) * count;
+    for (int n = first; n < min(first + params.images, params.batch); ++n) {
+      const int64_t plane = int64_t(n) * params.channels + channel;
+      copy_rows(in_steps, in_start, in_rows, patch + params.left,
+                params.in + (plane * params.in_h + band.in_y) * params.in_w);
+      copy_rows(grad_steps, grad_start, grad_rows, grad_patch,
+                params.grad + (plane * params.out_h + band.grad_y) * params.out_w);
+      patch += params.planes * params.rows * in_steps.pitch;
+      grad_patch += params.planes * params.grad_rows * grad_steps.pitch;
+    }
   };
 
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, eighth = lane / 4, quarter = lane % 4;
