@@ -10,8 +10,8 @@ constexpr int kWarps = 4, kBlock = kWarps * kWarp;
 // What memory moves while a block waits for the copies of its next stage, about: no smaller ones take less time.
 constexpr int64_t kLeastBytes = 30 << 10;
 
-// Rows of `vectors` vectors each are one run in memory and `pitch` elements apart in shared memory: the vectors of one of
-// so many threads are a constant number of rows and of vectors apart.
+// Rows of `vectors` vectors each are one run in memory and `pitch` elements apart in shared memory: the vectors of one
+// of so many threads are a constant number of rows and of vectors apart.
 struct RowSteps {
   int vector, vectors, pitch, threads, rows, rest;
 

@@ -41,13 +41,16 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {"fwd_small",         "fwd_mma",          "fwd_planes",    "fwd_large",
-                                    "fwd_pixels",        "fwd_direct",       "fwd_columns",   "fwd_few_taps",
-                                    "fwd_dense_rows",    "fwd_rows",         "fwd_scale",     "fwd_simple",
-                                    "fwd_sliding",       "fwd_torch",        "fwd_cudnn",     "wgrad_small",
-                                    "wgrad_mma_planes",  "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_mma_lines", "wgrad_planes",  "wgrad_whole_planes",
-                                    "wgrad_pixels",      "wgrad_direct",     "wgrad_large",   "wgrad_rows",
-                                    "wgrad_correlation", "wgrad_scale",      "wgrad_sliding", "wgrad_torch"};
+  constexpr const char* kNames[] = {"fwd_small",          "fwd_mma",          "fwd_planes",
+                                    "fwd_large",          "fwd_pixels",       "fwd_direct",
+                                    "fwd_columns",        "fwd_few_taps",     "fwd_dense_rows",
+                                    "fwd_rows",           "fwd_scale",        "fwd_simple",
+                                    "fwd_sliding",        "fwd_torch",        "fwd_cudnn",
+                                    "wgrad_small",        "wgrad_mma_planes", "wgrad_mma_pixels",
+                                    "wgrad_mma_windows",  "wgrad_mma_lines",  "wgrad_planes",
+                                    "wgrad_whole_planes", "wgrad_pixels",     "wgrad_direct",
+                                    "wgrad_large",        "wgrad_rows",       "wgrad_correlation",
+                                    "wgrad_scale",        "wgrad_sliding",    "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -323,8 +326,9 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
   return problem.x.taps == 7 ? least > 8 || most <= 16 : least > 8 && most <= 16;
 }
 
-// Contiguous, 16-bit, stride 1, windows larger than 7x7 in an axis: tensor cores. Shared memory has to have a row of sums
-// of the taps: rows of the gradient under 32 of the taps, and rows of the image, several where the window is narrow.
+// Contiguous, 16-bit, stride 1, windows larger than 7x7 in an axis: tensor cores. Shared memory has to have a row of
+// sums of the taps: rows of the gradient under 32 of the taps, and rows of the image, several where the window is
+// narrow.
 inline bool wgrad_mma_windows_takes(const Problem& problem, const Gpu& gpu) {
   const auto takes = [](const Axis& a) { return is_dense(a) && a.pad >= 0 && a.pad < a.taps; };
   if (problem.channels_last || !is_16_bit(problem.dtype) || !has_tensor_cores(gpu) || !takes(problem.y) ||

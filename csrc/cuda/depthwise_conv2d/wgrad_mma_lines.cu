@@ -3,8 +3,8 @@
 // Eight pixels of the gradient beside each other meet 16 or more of the image: the products of both are a matrix whose
 // diagonals belong to the taps, and it is the sum of such products all over the batch. One column of taps: eight rows
 // of the gradient meet rows of the image, summed over columns. One row: all rows are one run of groups of eight pixels,
-// with zeros between the rows, and the products are summed over the groups. An image's pixels beyond its group are those
-// of the next groups.
+// with zeros between the rows, and the products are summed over the groups. An image's pixels beyond its group are
+// those of the next groups.
 //
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
 #include "copy_rows.cuh"
@@ -20,9 +20,9 @@ struct LineParams {
   const T *in, *grad;
   WgradResult<T> result;
   int in_h, in_w, out_h, out_w, channels, batch, pad_h, pad_w;
-  int taps, first, met, left, shift;                  // along the line; met: those that meet a pixel
+  int taps, first, met, left, shift;                     // along the line; met: those that meet a pixel
   int planes, images, bands, band_rows, images_a_split;  // of a stage; bands of an image, each for blocks of its own
-  int rows, outer, inner, outer_step, inner_step;     // steps of a plane, how far apart they lie in shared memory
+  int rows, outer, inner, outer_step, inner_step;        // steps of a plane, how far apart they lie in shared memory
   int stages, grad_at, stage_bytes, plane_bytes, grad_plane_bytes, bytes;
   RowSteps in_steps, grad_steps;
 };
@@ -51,7 +51,8 @@ __device__ float exact_sum(const LineParams<T>& params, int64_t channel, int ky,
 
 // kWide: a row of taps. Pixels of the image that meet eight of the gradient: 16 * kGroups.
 template <class T, int kGroups, bool kWide>
-__global__ void __launch_bounds__(kBlock, kGroups < 8 ? 6 : 4) wgrad_mma_lines(const __grid_constant__ LineParams<T> params) {
+__global__ void __launch_bounds__(kBlock, kGroups < 8 ? 6 : 4)
+    wgrad_mma_lines(const __grid_constant__ LineParams<T> params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int kPixels = kGroups * kSixteen, kPitch = kColumns + 1, kSums = kPixels * kPitch;
   if (params.result.partial != nullptr) start_next_kernel();
@@ -87,8 +88,8 @@ __global__ void __launch_bounds__(kBlock, kGroups < 8 ? 6 : 4) wgrad_mma_lines(c
   const int eighth = lane % 8, second = lane / 8 % 2, half = lane / 16;
   const int from_in = kWide ? (eighth + second + half * 8) * kAccess
                             : (eighth + second * 8) * in_steps.pitch * int(sizeof(T)) + half * kAccess;
-  const int from_grad = kWide ? (eighth + second * 8) * kAccess
-                              : eighth * grad_steps.pitch * int(sizeof(T)) + second * kAccess;
+  const int from_grad =
+      kWide ? (eighth + second * 8) * kAccess : eighth * grad_steps.pitch * int(sizeof(T)) + second * kAccess;
   const int group_step = kWide ? 2 * kAccess : kSixteen * in_steps.pitch * int(sizeof(T));
   const unsigned patches = shared_address(shared);
   float sum[kGroups][4] = {};
@@ -150,10 +151,10 @@ template <class T, int kGroups, bool kWide>
 void launch(const WgradProblem& problem, LineParams<T>& params, cudaStream_t stream) {
   constexpr auto kernel = wgrad_mma_lines<T, kGroups, kWide>;
   const int64_t steps = ceil_div(problem.x.out, kSixteen), reach = problem.x.out + params.met + params.shift - 1;
-  const int64_t wide = kWide ? std::max(problem.x.in + params.left, reach - params.left)
-                             : std::max(problem.x.in, steps * kSixteen);
+  const int64_t wide =
+      kWide ? std::max(problem.x.in + params.left, reach - params.left) : std::max(problem.x.in, steps * kSixteen);
   const int64_t pitch = kWide ? round_up(wide, 8) : (ceil_div(wide, 8) | 1) * 8;  // no two rows in one bank
-  const auto plan = [&](int64_t bands, int64_t planes, int64_t images) {  // returns a stage's bytes
+  const auto plan = [&](int64_t bands, int64_t planes, int64_t images) {          // returns a stage's bytes
     params.planes = int(planes), params.images = int(images);
     params.band_rows = int(ceil_div(problem.y.out, bands));
     if (!kWide) params.band_rows = int(round_up(params.band_rows, 8));
@@ -163,8 +164,8 @@ void launch(const WgradProblem& problem, LineParams<T>& params, cudaStream_t str
     params.inner = int(steps);
     params.outer_step = int(kWide ? 8 * kSixteen : 8 * pitch) * int(sizeof(T));
     // As far as matrices reach.
-    const int64_t elements = kWide ? params.outer * 8 * kSixteen + 2 * 8 * kGroups
-                                   : (params.outer * 8 - 8 + kSixteen * kGroups) * pitch;
+    const int64_t elements =
+        kWide ? params.outer * 8 * kSixteen + 2 * 8 * kGroups : (params.outer * 8 - 8 + kSixteen * kGroups) * pitch;
     params.plane_bytes = int(elements * sizeof(T));
     params.grad_plane_bytes = params.outer * params.outer_step;
     params.grad_at = int(planes * images) * params.plane_bytes;
@@ -188,13 +189,13 @@ void launch(const WgradProblem& problem, LineParams<T>& params, cudaStream_t str
   params.grad_steps = {problem.x.out, run_bytes<T>(params.grad, problem.x.out, 0) / int(sizeof(T)), pitch,
                        kBlock / planes};
   const int64_t blocks = ceil_div(problem.channels, planes), items = ceil_div(problem.batch, images);
-  const int64_t item_steps =
-      images * ceil_div(params.outer, kWarps / planes) * (kWide ? 1 : params.inner);
-  const int64_t bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels *
-                        int64_t(sizeof(T)) * images;
-  const BatchSplit split =
-      split_batch(items, {blocks * params.bands, kBlock, 64, params.stage_bytes, 0, false, std::max<int64_t>(kMaxSteps / item_steps, 1)},
-                  std::max(bytes, kLeastBytes * blocks * params.bands), kH200, 130e3);
+  const int64_t item_steps = images * ceil_div(params.outer, kWarps / planes) * (kWide ? 1 : params.inner);
+  const int64_t bytes =
+      (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels * int64_t(sizeof(T)) * images;
+  const BatchSplit split = split_batch(
+      items,
+      {blocks * params.bands, kBlock, 64, params.stage_bytes, 0, false, std::max<int64_t>(kMaxSteps / item_steps, 1)},
+      std::max(bytes, kLeastBytes * blocks * params.bands), kH200, 130e3);
   params.images_a_split = split.images * params.images, params.stages = split.stages;
   while (params.stages > 1 && !allow_shared<kernel>(shared_bytes())) --params.stages;
   params.bytes = int(shared_bytes());
@@ -211,7 +212,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   set_problem<T>(problem, params);
   params.pad_h = int(problem.y.pad), params.pad_w = int(problem.x.pad);
   const Axis& axis = kWide ? problem.x : problem.y;
-  params.taps = int(axis.taps), params.first = int(std::min(std::max<int64_t>(0, axis.pad - axis.out + 1), axis.taps - 1));
+  params.taps = int(axis.taps),
+  params.first = int(std::min(std::max<int64_t>(0, axis.pad - axis.out + 1), axis.taps - 1));
   params.met = int(std::max<int64_t>(1, std::min(axis.taps, axis.in + axis.pad) - params.first));
   (kWide ? params.pad_w : params.pad_h) -= params.first;
   int64_t vector = run_bytes<T>(params.in, problem.x.in, 0) / int64_t(sizeof(T));

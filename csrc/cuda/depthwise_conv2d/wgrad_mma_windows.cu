@@ -1,12 +1,13 @@
-// depthwise_conv2d's wgrad on tensor cores for contiguous float16 and bfloat16 images and windows of any size, stride 1.
+// depthwise_conv2d's wgrad on tensor cores for contiguous float16 and bfloat16 images and windows of any size,
+// stride 1.
 //
 // Row i of the image meets row y of the gradient at row i - y + pad of the taps. A matrix whose line m is the image's
 // row from its pixel m on, times eight rows of the gradient above each other, is a matrix of sums of 16 by 8 taps: both
-// go through the row 16 pixels at a time, and all rows of all images add to the same sums. Of a window up to 8 wide, two
-// to eight groups of lines are of as many rows of the image, `step` apart, so that few lines are idle.
+// go through the row 16 pixels at a time, and all rows of all images add to the same sums. Of a window up to 8 wide,
+// two to eight groups of lines are of as many rows of the image, `step` apart, so that few lines are idle.
 //
-// The tensor cores' order of 16 pixels is that by which a lane has four neighbours. It reads them with one access of the
-// gradient, and with three words of the image for lines 2m and 2m + 1.
+// The tensor cores' order of 16 pixels is that by which a lane has four neighbours. It reads them with one access of
+// the gradient, and with three words of the image for lines 2m and 2m + 1.
 //
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
 #include "copy_rows.cuh"
@@ -136,7 +137,8 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
     const int shift = band.offset + group * params.step - band.in_y;
     const int in_rows = max(0, min(min(params.rows, params.in_h - band.in_y), band.t1 + shift)),
               grad_rows = min(params.grad_rows, params.out_h - band.grad_y);
-    const int first = band.t0 + warp % plane_warps / params.chunks * each + later, more = plane_warps / params.chunks * each;
+    const int first = band.t0 + warp % plane_warps / params.chunks * each + later,
+              more = plane_warps / params.chunks * each;
     for (int slot = plane; slot < images * params.planes; slot += params.planes) {
       int i = first + shift, y = first - eighth - band.grad_y;
       int in_at = stage * params.stage_bytes + (slot * params.rows + i) * row_bytes + column;
@@ -252,8 +254,7 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
     params.stage_bytes = params.grad_at + int(images * planes * params.grad_rows * grad_pitch * sizeof(T));
     return params.stage_bytes;
   };
-  const int64_t zeros = round_up(
-      (kSixteen * (params.steps + 2 + params.tiles_x * kAcross)) * sizeof(T), kAccess);
+  const int64_t zeros = round_up((kSixteen * (params.steps + 2 + params.tiles_x * kAcross)) * sizeof(T), kAccess);
   constexpr int64_t kSums = kWarps * kSixteen * kAcross * 8 * kDown * sizeof(float);
   const auto shared_bytes = [&] { return std::max(params.stages * params.stage_bytes + zeros, kSums); };
   int64_t bands = 1, planes = 1, images = 1;
@@ -280,13 +281,14 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
   const int64_t item_steps = ceil_div(ceil_div(params.band_rows, params.narrow ? 2 : 1), plane_warps / params.chunks) *
                              params.chunk_steps * images;
   const int64_t blocks = ceil_div(problem.channels, planes) * tiles;
-  const int64_t items = ceil_div(problem.batch, images) * params.bands, most = std::max<int64_t>(kMaxSteps / item_steps, 1);
+  const int64_t items = ceil_div(problem.batch, images) * params.bands,
+                most = std::max<int64_t>(kMaxSteps / item_steps, 1);
   // Bytes that memory would take as long for as the tensor cores take for the item.
   const int64_t work = (12 + 4 * kAcross * kDown) * tiles * images;
   const int64_t item_bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels *
                              int64_t(sizeof(T)) * work / params.bands;
-  const BatchSplit split = split_batch(
-      items, {blocks, kBlock, 96, params.stage_bytes, zeros, false, most}, std::max(item_bytes, kLeastBytes * blocks), kH200, 130e3);
+  const BatchSplit split = split_batch(items, {blocks, kBlock, 96, params.stage_bytes, zeros, false, most},
+                                       std::max(item_bytes, kLeastBytes * blocks), kH200, 130e3);
   params.items_a_split = split.images, params.stages = split.stages;
   while (params.stages > 1 && !allow_shared<wgrad_mma_windows<T, kAcross, kDown>>(shared_bytes())) --params.stages;
   params.zeros_at = params.stages * params.stage_bytes, params.bytes = int(shared_bytes());
@@ -344,8 +346,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
 }  // namespace
 
 void launch_wgrad_mma_windows(const WgradProblem& problem, cudaStream_t stream) {
-  dispatch_16_bit(Kernel::kWgradMmaWindows, problem.dtype,
-                  [&](auto zero) { launch<decltype(zero)>(problem, stream); });
+  dispatch_16_bit(Kernel::kWgradMmaWindows, problem.dtype, [&](auto zero) { launch<decltype(zero)>(problem, stream); });
 }
 
 }  // namespace customops::cuda::depthwise
