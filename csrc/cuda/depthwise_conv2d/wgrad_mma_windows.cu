@@ -82,13 +82,52 @@ __device__ float exact_sum(const WindowParams<T>& params, int64_t channel, int t
   return total;
 }
 
+// Adds the products of a row of the image, from a lane's pixel on, and of the rows of the gradient that it meets.
+template <class T, int kAcross, int kDown>
+__device__ __forceinline__ void add_row(const char* at, const char* (&grads)[kDown], int steps,
+                                        float (&sum)[kAcross][kDown][4]) {
+  constexpr int kStep = kSixteen * int(sizeof(T));
+  constexpr int kAtOnce = kAcross * kDown > 4 ? 2 : 4;  // steps whose loads a warp waits for together
+  uint32_t a[kAcross - 1 + kAtOnce][4];
+#pragma unroll
+  for (int m = 0; m < kAcross - 1; ++m) load_lines(a[m], at + m * kStep);
+  at += (kAcross - 1) * kStep;
+  const auto add = [&](auto at_once) {
+    constexpr int kSteps = decltype(at_once)::value;
+    uint2 b[kSteps][kDown];
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      load_lines(a[kAcross - 1 + s], at + s * kStep);
+#pragma unroll
+      for (int n = 0; n < kDown; ++n) b[s][n] = *reinterpret_cast<const uint2*>(grads[n] + s * kStep);
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+      for (int n = 0; n < kDown; ++n)
+#pragma unroll
+        for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m + s], &b[s][n].x);
+#pragma unroll
+    for (int m = 0; m < kAcross - 1; ++m)
+#pragma unroll
+      for (int k = 0; k < 4; ++k) a[m][k] = a[m + kSteps][k];
+    at += kSteps * kStep;
+#pragma unroll
+    for (int n = 0; n < kDown; ++n) grads[n] += kSteps * kStep;
+  };
+  int step = 0;
+#pragma unroll 1
+  for (; step + kAtOnce <= steps; step += kAtOnce) add(std::integral_constant<int, kAtOnce>());
+#pragma unroll 1
+  for (; step < steps; ++step) add(std::integral_constant<int, 1>());
+}
+
 // A block computes a tile of 16 * kAcross by 8 * kDown taps (and their groups) of some planes, from items of the batch:
 // images, or bands of them.
 template <class T, int kAcross, int kDown>
 __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_constant__ WindowParams<T> params) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr int kAtOnce = kAcross * kDown > 4 ? 2 : 4;  // steps whose loads a warp waits for together
-  constexpr int kLines = kSixteen * kAcross, kSums = kLines * 8 * kDown, kStep = kSixteen * int(sizeof(T));
+  constexpr int kLines = kSixteen * kAcross, kSums = kLines * 8 * kDown;
   if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   const int tile_x = int(blockIdx.x) % params.tiles_x, rest = int(blockIdx.x) / params.tiles_x;
@@ -151,38 +190,7 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
         for (int n = 0; n < kDown; ++n)
           grads[n] = shared + (unsigned(y - n * 8) < unsigned(grad_rows) ? grad_at - n * 8 * grad_row_bytes
                                                                          : params.zeros_at + pixel * int(sizeof(T)));
-        uint32_t a[kAcross - 1 + kAtOnce][4];
-#pragma unroll
-        for (int m = 0; m < kAcross - 1; ++m) load_lines(a[m], at + m * kStep);
-        at += (kAcross - 1) * kStep;
-        const auto add = [&](auto at_once) {
-          constexpr int kSteps = decltype(at_once)::value;
-          uint2 b[kSteps][kDown];
-#pragma unroll
-          for (int s = 0; s < kSteps; ++s) {
-            load_lines(a[kAcross - 1 + s], at + s * kStep);
-#pragma unroll
-            for (int n = 0; n < kDown; ++n) b[s][n] = *reinterpret_cast<const uint2*>(grads[n] + s * kStep);
-          }
-#pragma unroll
-          for (int s = 0; s < kSteps; ++s)
-#pragma unroll
-            for (int n = 0; n < kDown; ++n)
-#pragma unroll
-              for (int m = 0; m < kAcross; ++m) multiply_16<T>(sum[m][n], a[m + s], &b[s][n].x);
-#pragma unroll
-          for (int m = 0; m < kAcross - 1; ++m)
-#pragma unroll
-            for (int k = 0; k < 4; ++k) a[m][k] = a[m + kSteps][k];
-          at += kSteps * kStep;
-#pragma unroll
-          for (int n = 0; n < kDown; ++n) grads[n] += kSteps * kStep;
-        };
-        int step = 0;
-#pragma unroll 1
-        for (; step + kAtOnce <= steps; step += kAtOnce) add(std::integral_constant<int, kAtOnce>());
-#pragma unroll 1
-        for (; step < steps; ++step) add(std::integral_constant<int, 1>());
+        add_row<T>(at, grads, steps, sum);
         i += more, y += more, in_at += more * row_bytes, grad_at += more * grad_row_bytes;
       }
     }
@@ -227,19 +235,11 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
 #endif
 }
 
-// What a launch needs to know before it knows the template.
-template <class T, int kAcross, int kDown>
-void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t stream) {
-  const int64_t groups = 8 >> params.lines_log;
-  params.tiles_x = int(ceil_div(params.met_w + params.shift, kSixteen * kAcross));
-  params.tiles_y = int(ceil_div(params.met_h, 8 * kDown * groups));
-  params.step = int(ceil_div(params.met_h, groups * params.tiles_y));
-  params.narrow = problem.x.out <= 8, params.steps = int(ceil_div(problem.x.out, kSixteen));
-  const int64_t reach = problem.x.out + params.met_w + params.shift - 1;  // columns of a row that taps meet
-  const int64_t pitch = round_up(std::max(problem.x.in + params.left, reach - params.left), 4),
-                grad_pitch = (params.steps | 1) * kSixteen;  // no two rows in one bank
-  params.in_steps = {problem.x.in, params.in_steps.vector, pitch};
-  params.grad_steps = {problem.x.out, row_vector<T>(params.grad, problem.x.out), grad_pitch};
+// Sets what a stage holds (a band of an image, or some planes of some images) and how many warps share a row. Returns
+// the steps of a warp for an item.
+template <int kLines, class T>
+int64_t set_stage(const WgradProblem& problem, int64_t zeros, WindowParams<T>& params) {
+  const int64_t groups = 8 >> params.lines_log, pitch = params.in_steps.pitch, grad_pitch = params.grad_steps.pitch;
   const int64_t all_rows = std::min(problem.y.out + params.step - 1, problem.y.in + (groups - 1) * params.step);
 
   const auto plan = [&](int64_t bands, int64_t planes, int64_t images) {  // returns a stage's bytes
@@ -248,19 +248,16 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
     params.rows = int(std::min<int64_t>(problem.y.in, params.band_rows + (groups - 1) * params.step));
     params.grad_rows = int(std::min<int64_t>(problem.y.out, params.band_rows + params.step - 1));
     // Behind the last row: what a window of it meets.
-    const int64_t patch = images * planes * params.rows * pitch + params.left + params.tiles_x * kSixteen * kAcross +
-                          kSixteen * (params.steps + 1);
+    const int64_t patch =
+        images * planes * params.rows * pitch + params.left + params.tiles_x * kLines + kSixteen * (params.steps + 1);
     params.grad_at = int(round_up(patch * sizeof(T), kAccess));
     params.stage_bytes = params.grad_at + int(images * planes * params.grad_rows * grad_pitch * sizeof(T));
     return params.stage_bytes;
   };
-  const int64_t zeros = round_up((kSixteen * (params.steps + 2 + params.tiles_x * kAcross)) * sizeof(T), kAccess);
-  constexpr int64_t kSums = kWarps * kSixteen * kAcross * 8 * kDown * sizeof(float);
-  const auto shared_bytes = [&] { return std::max(params.stages * params.stage_bytes + zeros, kSums); };
   int64_t bands = 1, planes = 1, images = 1;
   while (plan(bands, 1, 1) > 32 << 10 && params.band_rows > 16) ++bands;
   while (plan(bands, 1, 1) + zeros > kH200.shared_a_block && params.band_rows > 1) ++bands;
-  const int64_t tiles = params.tiles_x * params.tiles_y, all = problem.batch * problem.channels * tiles;
+  const int64_t all = problem.batch * problem.channels * params.tiles_x * params.tiles_y;
   // Small planes: several, and several images, at a time.
   const int64_t row_steps = ceil_div(params.band_rows, params.narrow ? 2 : 1) * params.steps;
   const bool one_plane = params.bands == 1;
@@ -278,9 +275,28 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
          params.steps > params.chunks)
     params.chunks *= 2;
   params.chunk_steps = int(ceil_div(params.steps, params.chunks));
-  const int64_t item_steps = ceil_div(ceil_div(params.band_rows, params.narrow ? 2 : 1), plane_warps / params.chunks) *
-                             params.chunk_steps * images;
-  const int64_t blocks = ceil_div(problem.channels, planes) * tiles;
+  return ceil_div(ceil_div(params.band_rows, params.narrow ? 2 : 1), plane_warps / params.chunks) * params.chunk_steps *
+         images;
+}
+
+template <class T, int kAcross, int kDown>
+void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t stream) {
+  const int64_t groups = 8 >> params.lines_log;
+  params.tiles_x = int(ceil_div(params.met_w + params.shift, kSixteen * kAcross));
+  params.tiles_y = int(ceil_div(params.met_h, 8 * kDown * groups));
+  params.step = int(ceil_div(params.met_h, groups * params.tiles_y));
+  params.narrow = problem.x.out <= 8, params.steps = int(ceil_div(problem.x.out, kSixteen));
+  const int64_t reach = problem.x.out + params.met_w + params.shift - 1;  // columns of a row that taps meet
+  const int64_t pitch = round_up(std::max(problem.x.in + params.left, reach - params.left), 4),
+                grad_pitch = (params.steps | 1) * kSixteen;  // no two rows in one bank
+  params.in_steps = {problem.x.in, params.in_steps.vector, pitch};
+  params.grad_steps = {problem.x.out, row_vector<T>(params.grad, problem.x.out), grad_pitch};
+  const int64_t zeros = round_up((kSixteen * (params.steps + 2 + params.tiles_x * kAcross)) * sizeof(T), kAccess);
+  constexpr int64_t kSums = kWarps * kSixteen * kAcross * 8 * kDown * sizeof(float);
+  const auto shared_bytes = [&] { return std::max(params.stages * params.stage_bytes + zeros, kSums); };
+  const int64_t tiles = params.tiles_x * params.tiles_y;
+  const int64_t item_steps = set_stage<kSixteen * kAcross>(problem, zeros, params), images = params.images;
+  const int64_t blocks = ceil_div(problem.channels, params.planes) * tiles;
   const int64_t items = ceil_div(problem.batch, images) * params.bands,
                 most = std::max<int64_t>(kMaxSteps / item_steps, 1);
   // Bytes that memory would take as long for as the tensor cores take for the item.
