@@ -71,7 +71,14 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
 
 
 # As may_copy_to_planes of takes.h says.
-NOT_AFTER_A_COPY = ("fwd_cudnn", "fwd_columns", "wgrad_torch", "wgrad_whole_planes")
+NOT_AFTER_A_COPY = (
+    "fwd_cudnn",
+    "fwd_columns",
+    "wgrad_torch",
+    "wgrad_whole_planes",
+    "wgrad_mma_windows",
+    "wgrad_mma_lines",
+)
 
 
 def candidates(direction: str, problem: sweep_cases.Problem) -> list[str]:

@@ -326,14 +326,15 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
   return problem.x.taps == 7 ? least > 8 || most <= 16 : least > 8 && most <= 16;
 }
 
-// Contiguous, 16-bit, stride 1, windows larger than 7x7 in an axis: tensor cores. Shared memory has to have a row of
-// sums of the taps: rows of the gradient under 32 of the taps, and rows of the image, several where the window is
-// narrow.
+// Contiguous, 16-bit, stride 1, windows with more than seven taps along an axis and several along the other: tensor
+// cores. Shared memory has to have rows of the gradient under 32 of the taps, and rows of the image, several where the
+// window is narrow.
 inline bool wgrad_mma_windows_takes(const Problem& problem, const Gpu& gpu) {
   const auto takes = [](const Axis& a) { return is_dense(a) && a.pad >= 0 && a.pad < a.taps; };
   if (problem.channels_last || !is_16_bit(problem.dtype) || !has_tensor_cores(gpu) || !takes(problem.y) ||
-      !takes(problem.x) || std::max(problem.y.taps, problem.x.taps) <= 7 || !has_int32_images(problem) ||
-      problem.x.out > 4096 || problem.channels > kMaxIndex / problem.taps())
+      !takes(problem.x) || std::max(problem.y.taps, problem.x.taps) <= 7 ||
+      std::min(problem.y.taps, problem.x.taps) == 1 || !has_int32_images(problem) || problem.x.out > 4096 ||
+      problem.channels > kMaxIndex / problem.taps())
     return false;
   const int64_t rows = problem.x.taps <= 8 ? std::min(problem.y.in, problem.y.taps + 8) : 1;
   const int64_t width = std::max(problem.x.in, problem.x.out) + problem.x.taps + 256;
@@ -492,11 +493,17 @@ inline bool torch_cudnn_takes(const Problem& problem) {
 }
 
 // Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
-// case; copying the result back as well pays off under large windows. fwd_columns and wgrad_whole_planes are not
-// measured after a copy.
+// case; copying the result back as well pays off under large windows. Others below were not measured after a copy.
 inline bool may_copy_to_planes(Kernel kernel) {
-  return kernel != Kernel::kFwdCudnn && kernel != Kernel::kFwdColumns && kernel != Kernel::kWgradTorch &&
-         kernel != Kernel::kWgradWholePlanes;
+  switch (kernel) {
+    case Kernel::kFwdCudnn:
+    case Kernel::kFwdColumns:
+    case Kernel::kWgradTorch:
+    case Kernel::kWgradWholePlanes:
+    case Kernel::kWgradMmaWindows:
+    case Kernel::kWgradMmaLines: return false;
+    default: return true;
+  }
 }
 
 inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
