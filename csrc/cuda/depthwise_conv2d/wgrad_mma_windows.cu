@@ -256,7 +256,8 @@ int64_t set_stage(const WgradProblem& problem, int64_t zeros, WindowParams<T>& p
   };
   int64_t bands = 1, planes = 1, images = 1;
   while (plan(bands, 1, 1) > 32 << 10 && params.band_rows > 16) ++bands;
-  while (plan(bands, 1, 1) + zeros > kH200.shared_a_block && params.band_rows > 1) ++bands;
+  const int64_t most = std::min(kH200.shared_a_block, current_gpu().shared_a_block);
+  while (plan(bands, 1, 1) + zeros > most && params.band_rows > 1) ++bands;
   const int64_t all = problem.batch * problem.channels * params.tiles_x * params.tiles_y;
   // Small planes: several, and several images, at a time.
   const int64_t row_steps = ceil_div(params.band_rows, params.narrow ? 2 : 1) * params.steps;
