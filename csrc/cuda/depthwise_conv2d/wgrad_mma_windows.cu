@@ -1,13 +1,13 @@
 // depthwise_conv2d's wgrad on tensor cores for contiguous float16 and bfloat16 images and windows of any size,
 // stride 1.
 //
-// Row i of the image meets row y of the gradient at row i - y + pad of the taps. A matrix whose line m is the image's
-// row from its pixel m on, times eight rows of the gradient above each other, is a matrix of sums of 16 by 8 taps: both
-// go through the row 16 pixels at a time, and all rows of all images add to the same sums. Of a window up to 8 wide,
-// two to eight groups of lines are of as many rows of the image, `step` apart, so that few lines are idle.
+// Row i of the image and row y of the gradient belong to row i - y + pad of the taps. A matrix whose line m is a row of
+// the image from pixel m on, times a matrix of eight rows of the gradient, has sums of 16x8 taps. A warp goes along the
+// rows 16 pixels at a time, and adds all rows of all images to the same sums. Under windows up to 8 wide, the lines are
+// of two to eight rows of the image, `step` apart, so that few lines are idle.
 //
-// The tensor cores' order of 16 pixels is that by which a lane has four neighbours. It reads them with one access of
-// the gradient, and with three words of the image for lines 2m and 2m + 1.
+// Sums do not depend on the order of the 16 pixels: a lane takes four neighbours, with one access of the gradient, and
+// three words of the image for lines 2m and 2m + 1.
 //
 // Zeros times infinity are NaN: where a sum is not finite, it is computed again, without what lies outside the images.
 #include "copy_rows.cuh"
@@ -35,8 +35,8 @@ struct WindowParams {
   __device__ int groups() const { return 8 >> lines_log; }
 };
 
-// Rows of the gradient that start the pairs of a part of an image, t0 to t1, and the first rows in shared memory:
-// row t + offset + group * step of the image meets rows t, t - 1, ... of the gradient.
+// A part of an image: for t from t0 to t1, row t + offset + group * step of the image meets rows t, t - 1, ... of the
+// gradient. in_y and grad_y are the first rows in shared memory.
 struct Band {
   int t0, t1, offset, in_y, grad_y;
 
@@ -56,13 +56,13 @@ __device__ inline void load_lines(uint32_t (&a)[4], const char* from) {
   a[1] = __byte_perm(a[0], a[2], 0x5432), a[3] = __byte_perm(a[2], last, 0x5432);
 }
 
-// The sum of tap (ky, kx), which row `row` of its group's taps has, over the block's items, by a warp.
+// The sum of tap (ky, kx), `row` below the first tap of its group, over the block's items, by a warp.
 template <class T>
-__device__ float exact_sum(const WindowParams<T>& params, int64_t channel, int tile_y, int ky, int kx, int row,
+__device__ float exact_sum(const WindowParams<T>& params, int64_t channel, int first_ky, int ky, int kx, int row,
                            int begin, int end) {
   float total = 0;
   for (int item = begin; item < end; ++item) {
-    const Band band(params, tile_y, item % params.bands);
+    const Band band(params, first_ky, item % params.bands);
     const int down = ky - params.pad, across = kx - params.left + params.shift;
     const int y0 = max(max(0, -down), band.t0 - row), y1 = min(min(params.out_h, params.in_h - down), band.t1 - row);
     const int first = item / params.bands * params.images;
@@ -247,7 +247,7 @@ int64_t set_stage(const WgradProblem& problem, int64_t zeros, WindowParams<T>& p
     params.bands = int(ceil_div(all_rows, params.band_rows));
     params.rows = int(std::min<int64_t>(problem.y.in, params.band_rows + (groups - 1) * params.step));
     params.grad_rows = int(std::min<int64_t>(problem.y.out, params.band_rows + params.step - 1));
-    // Behind the last row: what a window of it meets.
+    // Matrices reach beyond the last row.
     const int64_t patch =
         images * planes * params.rows * pitch + params.left + params.tiles_x * kLines + kSixteen * (params.steps + 1);
     params.grad_at = int(round_up(patch * sizeof(T), kAccess));
@@ -300,7 +300,7 @@ void launch(const WgradProblem& problem, WindowParams<T>& params, cudaStream_t s
   const int64_t blocks = ceil_div(problem.channels, params.planes) * tiles;
   const int64_t items = ceil_div(problem.batch, images) * params.bands,
                 most = std::max<int64_t>(kMaxSteps / item_steps, 1);
-  // Bytes that memory would take as long for as the tensor cores take for the item.
+  // What memory moves in the time that tensor cores take for an item.
   const int64_t work = (12 + 4 * kAcross * kDown) * tiles * images;
   const int64_t item_bytes = (problem.y.in * problem.x.in + problem.y.out * problem.x.out) * problem.channels *
                              int64_t(sizeof(T)) * work / params.bands;
