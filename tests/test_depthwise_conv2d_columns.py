@@ -30,7 +30,7 @@ def assert_columns(directions, shape, window, dtype, device, steps=(1, 2)):
         ((16, 40, 19, 19), 7, 1, 6, 2),
         ((1, 3, 700, 301), 3, 1, 3, 3),  # a block has some rows of a plane
         ((4, 9, 131, 219), 5, 1, 4, 2),
-        ((2, 1, 640, 333), 2, 1, 1, 4),  # one channel
+        ((2, 1, 640, 333), 3, 1, 3, 4),  # one channel
         ((128, 61, 23, 23), 5, 2, 2, 1),
         ((16, 31, 41, 23), 7, 2, 3, 1),
         ((32, 61, 35, 35), 2, 2, 0, 1),
@@ -38,8 +38,8 @@ def assert_columns(directions, shape, window, dtype, device, steps=(1, 2)):
         ((16, 6, 219, 131), 3, (2, 1), 1, 1),
         ((12, 40, 31, 37), 6, (2, 3), (3, 2), 1),
         ((96, 51, 27, 29), 3, 2, 2, 4),  # a stride that divides the dilation
-        ((96, 51, 27, 29), 3, 4, 2, 2),  # and the other way round
-        ((24, 7, 47, 45), 4, 3, 3, 3),
+        ((96, 51, 27, 29), 7, 4, 3, 2),  # and the other way round
+        ((24, 7, 47, 45), 5, 3, 3, 3),
         ((6, 20, 40, 131), 3, 1, (50, 2), 2),  # blocks with nothing but padding
         ((8, 9, 31, 131), 5, 2, (40, 2), 1),
         ((64, 33, 3, 3), 3, 1, 9, 2),  # padding wider than the image
@@ -57,7 +57,8 @@ def test_columns(shape, kernel, stride, padding, dilation, dtype, device):
         ((64, 31, 57, 57), (7, 1), 1, (3, 0), 1),
         ((64, 31, 57, 57), (2, 1), 1, 0, 1),
         ((16, 64, 45, 131), (5, 1), 1, (4, 0), (2, 1)),
-        ((64, 31, 57, 57), (3, 1), (2, 3), (1, 0), 1),
+        ((64, 31, 57, 57), (3, 1), (2, 1), (1, 0), 1),
+        ((64, 31, 57, 57), (7, 1), 2, (3, 0), 1),
         ((64, 12, 57, 55), (1, 11), 1, (0, 5), 1),
         ((16, 12, 57, 131), (1, 5), (3, 1), (0, 2), (1, 2)),  # every third row
         ((16, 12, 57, 131), (1, 2), (1, 2), 0, 1),
@@ -79,7 +80,7 @@ def test_columns_under_one_row_or_column_of_taps(shape, kernel, stride, padding,
         ((64, 31, 57, 57), (7, 5), (2, 3), (2, 4), 1),
         ((64, 31, 57, 57), 3, (1, 2), 1, 1),
         ((64, 31, 57, 57), (5, 4), (2, 1), 2, 1),
-        ((64, 31, 57, 57), 5, 2, 4, 2),  # a stride that divides the dilation: one phase has all taps
+        ((64, 31, 57, 57), 4, 2, 3, 2),  # a stride that divides the dilation: one phase has all taps
         ((64, 31, 57, 57), 5, 2, 6, 3),
         ((64, 31, 57, 57), 4, 4, 3, 2),
     ],

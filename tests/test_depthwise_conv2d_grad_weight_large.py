@@ -94,7 +94,7 @@ def test_windows(shape, kernel, padding, dtype, device):
         ((2, 6, 1, 900), (1, 31), (0, 15)),
         ((2, 3, 20, 57), (1, 31), (0, 15)),
         ((2, 3, 57, 20), (31, 1), (15, 0)),
-        ((5, 4, 2, 9), (1, 31), (0, 15)),  # taps that meet no pixel
+        ((9, 4, 14, 14), (1, 31), (0, 15)),  # taps that meet no pixel
         ((2, 3, 1, 640), (1, 118), (0, 59)),
         ((3, 2, 7, 120), (1, 118), (0, 59)),
         ((2, 3, 120, 7), (118, 1), (59, 0)),
@@ -114,7 +114,7 @@ def test_a_tall_line_over_a_large_image(dtype, device):
     ("chosen", "shape", "kernel", "padding"),
     [
         ("wgrad_mma_windows", (1027, 9, 7, 7), (9, 8), 4),
-        ("wgrad_mma_lines", (1027, 9, 3, 11), (1, 11), (0, 5)),
+        ("wgrad_mma_lines", (1027, 9, 7, 27), (1, 11), (0, 5)),
         ("wgrad_mma_lines", (1027, 9, 11, 5), (11, 1), (5, 0)),
     ],
 )
