@@ -403,21 +403,22 @@ import sys
 import torch, customops
 from torch.profiler import ProfilerActivity, profile
 batch, channels = map(int, sys.argv[1:])
-x = torch.randn(batch, channels, 7, 7, device="cuda", requires_grad=True)
-weight = torch.randn(channels, 1, 5, 5, device="cuda", requires_grad=True)
+x = torch.randn(batch, channels, 57, 57, device="cuda", requires_grad=True)
+weight = torch.randn(channels, 1, 3, 1, device="cuda", requires_grad=True)
+window = dict(stride=(2, 3), padding=(1, 0))
 def run():
-    out = customops.depthwise_conv2d(x, weight, padding=2)
+    out = customops.depthwise_conv2d(x, weight, **window)
     out.sum().backward()
     return out
 run()
 with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as result:
     out = run()
     torch.cuda.synchronize()
-expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=2, groups=channels)
+expected = torch.nn.functional.conv2d(x.double(), weight.double(), **window, groups=channels)
 torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-4)
 print(any("conv_depthwise2d_forward" in event.key for event in result.key_averages()))
 """
-    shape = size_that_chooses("fwd_torch", ["fwd"], "float32", "nchw", (5, 480, 7, 7), 5, 1, 2)
+    shape = size_that_chooses("fwd_torch", ["fwd"], "float32", "nchw", (64, 31, 57, 57), (3, 1), (2, 3), (1, 0))
     line = [sys.executable, "-c", program, *map(str, shape[:2])]
     env = os.environ | {"CUSTOMOPS_TORCH_KERNELS": enabled}
     result = subprocess.run(line, env=env, capture_output=True, text=True, check=True)
