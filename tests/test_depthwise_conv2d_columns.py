@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from depthwise import assert_all, image, opened, pair, randn, size_that_chooses  # noqa: F401
+from depthwise import assert_all, image, kernel_of, opened, pair, randn, size_that_chooses  # noqa: F401
 
 from customops import depthwise_conv2d
 
@@ -120,3 +120,12 @@ def test_infinities_beside_columns_of_gradients_at_a_stride(dtype, device):
     )
     torch.testing.assert_close(actual.double().cpu(), expected, equal_nan=True)
     assert (actual.isinf().sum((2, 3)) == 7 * 7).any()
+
+
+@pytest.mark.parametrize("dilation", [(3, 1), (2, 1)])
+def test_gradients_at_a_large_stride_have_another_kernel(dilation, device):
+    """Whose positions need more than 32 bits."""
+    shape, window = (1, 2, 100_009, 8), (3, (100_000, 1), (0, 1), dilation)
+    assert kernel_of("dgrad", "cuda", torch.float32, "nchw", shape, *window) != "fwd_columns"
+    x = image(shape, torch.float32, device, torch.contiguous_format)
+    assert_all(x, randn(2, 1, 3, 3, device=device, seed=1), None, *window[1:])

@@ -154,7 +154,8 @@ class WgradPixelsKernel {
     const bool linear = last - first == pixel && !some_columns, new_image = oy + 1 == y.out;
     RowsAhead<T> ahead;
     if (rows_between_ >= kManyRows) {  // at a distance that costs no more than this to compute
-      if (i > 0) return ahead;
+      const bool met = rows_[0] != nullptr;
+      if (i > 0 || !met) return ahead;
       ahead.image = rows_[0] + kPrefetchBytes / sizeof(T);
       ahead.rows = 1;
       ahead.image_register = y.stride * x.in * lanes;

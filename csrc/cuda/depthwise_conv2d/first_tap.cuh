@@ -31,7 +31,8 @@ struct FirstTap {
   int tap, pixel;
 };
 
-template <bool up>  // then `down` is 1: that is dgrad
+// up: that is dgrad, `down` is 1, and takes_steps of takes.h has to hold.
+template <bool up>
 __device__ FirstTap first_tap(const TapAxis& axis, uint32_t output) {
   if (!up) return {0, int(output) * axis.down - axis.pad};
   uint32_t whole = output + uint32_t(axis.before) * axis.up.divisor - uint32_t(axis.pad);

@@ -185,6 +185,8 @@ constexpr int kColumnsMostTaps = 7, kColumnsMostRowTaps = 16, kColumnsPhaseTaps 
 constexpr int64_t kColumnsShared = 40 << 10, kColumnsEnds = 32;  // bytes; Ends: of vectors that lie partly outside
 
 inline bool has_phases(const Problem& problem) { return problem.y.up > 1 || problem.x.up > 1; }
+// first_tap.cuh multiplies two numbers below `up` in 32 bits.
+inline bool takes_steps(const Problem& problem) { return std::max(problem.y.up, problem.x.up) < 1 << 15; }
 
 // The taps that a thread's code has along y, and along x where it has any more than one.
 inline int64_t columns_taps(const Problem& problem) {
@@ -207,7 +209,7 @@ inline bool fwd_columns_takes(const Problem& problem) {
     return false;
   const auto axis = sliding_axis<int64_t>(y);
   const auto takes = [&] {
-    if (has_phases(problem)) return columns_taps(problem) <= kColumnsPhaseTaps;
+    if (has_phases(problem)) return takes_steps(problem) && columns_taps(problem) <= kColumnsPhaseTaps;
     if (y.taps == 1) return x.taps > 1 && x.taps <= kColumnsMostRowTaps && y.out > 1;
     return y.taps <= kColumnsMostTaps && (x.taps == y.taps || x.taps == 1) && axis.tap_step <= 2;
   };
@@ -256,10 +258,7 @@ inline bool has_int32_outputs(const Problem& problem) {
          problem.batch < kMaxIndex / (problem.y.out * problem.x.out) / problem.channels;
 }
 
-// Any kernel; products of two numbers below `up` have to be ints too.
-inline bool fwd_simple_takes(const Problem& problem) {
-  return has_int32_outputs(problem) && std::max(problem.y.up, problem.x.up) < 1 << 15;
-}
+inline bool fwd_simple_takes(const Problem& problem) { return has_int32_outputs(problem) && takes_steps(problem); }
 
 // One tap, where numbers of pixels are ints too.
 inline bool fwd_scale_takes(const Problem& problem) {
@@ -336,7 +335,9 @@ inline bool wgrad_mma_windows_takes(const Problem& problem, const Gpu& gpu) {
       std::min(problem.y.taps, problem.x.taps) == 1 || !has_int32_images(problem) || problem.x.out > 4096 ||
       problem.channels > kMaxIndex / problem.taps())
     return false;
-  const int64_t rows = problem.x.taps <= 8 ? std::min(problem.y.in, problem.y.taps + 8) : 1;
+  // Of narrow windows, also those of which few columns meet pixels, a stage has several rows of the image.
+  const bool narrow = std::min(problem.x.taps, problem.x.in + problem.x.pad) <= 8;
+  const int64_t rows = narrow ? std::min(problem.y.in, problem.y.taps + 8) : 1;
   const int64_t width = std::max(problem.x.in, problem.x.out) + problem.x.taps + 256;
   // Sums of at most 1024 products of matrices, and as many splits of the batch as a grid has.
   return 2 * (rows + 32 + 2) * width <= gpu.shared_a_block &&

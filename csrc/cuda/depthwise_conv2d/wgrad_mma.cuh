@@ -1,5 +1,6 @@
-// What the kernels of the weight's gradient on tensor cores share: for float16 and bfloat16 images, 5x5 and 7x7 taps at
-// stride 1, 7x7 at stride 2.
+// What the kernels of the weight's gradient on tensor cores share. wgrad_mma_windows and wgrad_mma_lines take from here
+// how they write sums; the rest is for wgrad_mma_planes and wgrad_mma_pixels: float16 and bfloat16 images, 5x5 and 7x7
+// taps at stride 1, 7x7 at stride 2.
 //
 // For one channel and one row of taps, 16 rows of the image, transposed, times the same rows of the gradient, is a
 // matrix with the product of every column of the image and every column of the gradient, summed over the rows. Its

@@ -1,5 +1,5 @@
-// depthwise_conv2d's wgrad on tensor cores for contiguous float16 and bfloat16 images and windows of any size,
-// stride 1.
+// depthwise_conv2d's wgrad on tensor cores for contiguous float16 and bfloat16 images at stride 1, under windows of
+// more than seven taps along one axis and several along the other.
 //
 // Row i of the image and row y of the gradient belong to row i - y + pad of the taps. A matrix whose line m is a row of
 // the image from pixel m on, times a matrix of eight rows of the gradient, has sums of 16x8 taps. A warp goes along the
