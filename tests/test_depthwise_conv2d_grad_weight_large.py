@@ -139,11 +139,17 @@ KERNELS = pytest.mark.parametrize(
 def test_much_padding_below(chosen, shape, kernel, padding, dtype, device):
     """As `padding` cannot ask for, but the op beneath it."""
     x, grad = problem(chosen, shape, kernel, padding, dtype, device)
+    (top, left), kernels = pair(padding), []
     for below, right in ((7, 0), (0, 9), (40, 40)):
         below, right = (more if taps > 1 else 0 for more, taps in zip((below, right), pair(kernel), strict=True))
         size = *grad.shape[:2], grad.shape[2] + below, grad.shape[3] + right
         more = randn(*size, dtype=dtype, device=device, seed=2)
         assert_close(gradient(more, x, kernel, padding), reference(more, x, kernel, padding))
+        sides = [*x.shape, *pair(kernel), 1, 1, top, top + below, left, left + right, 1, 1, 0]
+        said = ops._depthwise_conv2d_explain("wgrad", "cuda", sides, str(dtype).removeprefix("torch."))
+        kernels.append(said.split(":")[0])
+    if device == "cuda":
+        assert chosen in kernels
 
 
 @dtypes
