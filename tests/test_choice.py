@@ -5,12 +5,12 @@ import pytest
 from customops._cuda import Machine, choose
 
 RELEASE = {
-    "cuda12": {"machine_code": [70, 75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
-    "cuda13": {"machine_code": [100, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
+    "cuda12": {"machine_code": [70, 80, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
+    "cuda13": {"machine_code": [100, 120], "ptx": [], "driver": 13000, "driver_for_ptx": 13000},
 }
 ARM = {
-    "cuda12": {"machine_code": [75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
-    "cuda13": {"machine_code": [100, 110, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
+    "cuda12": {"machine_code": [75, 80, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
+    "cuda13": {"machine_code": [100, 110, 120], "ptx": [], "driver": 13000, "driver_for_ptx": 13000},
 }
 ONLY_13 = {"cuda13": {"machine_code": [90], "ptx": [], "driver": 13000, "driver_for_ptx": 13000}}
 V100, T4, A100, L4, H200, B200, B300, RTX5090, GB10 = (
@@ -37,7 +37,7 @@ FUTURE, PASCAL = (15, 0), (6, 1)
         ("cuda13", 13000, [B200], "13.0"),
         ("cuda13", 13000, [B200], "12.8"),
         ("cuda13", 13000, [B300, RTX5090, GB10], "13.0"),
-        ("cuda13", 13050, [FUTURE], "13.5"),  # by PTX
+        ("cuda12", 13050, [FUTURE], "13.5"),  # by PTX
         ("cuda12", 12080, [B200], "12.8"),  # an older driver: PTX of the older library
         ("cuda12", 13000, [H200, B200], "13.0"),  # mixed
         ("cuda12", 13000, [RTX5090, A100], "13.0"),

@@ -23,7 +23,7 @@ from project import BadProject
 from wheelfile import Wheel
 
 WHY = 'aten = "stable" with VARIANT=cuda'
-# Those of our own releases (csrc/nvcc.py): each GPU is served by the oldest toolkit that knows it.
+# Each GPU is served by the oldest toolkit that knows it.
 DEFAULT = "7.0 7.5 8.0 8.6 9.0+PTX 10.0 12.0+PTX"
 # sh nvcc.sh NVCC ARGUMENT...
 NVCC = """source={source}

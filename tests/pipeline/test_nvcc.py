@@ -50,8 +50,8 @@ def homes(tmp_path, monkeypatch):
 
 def test_a_release_serves_volta_to_blackwell_and_what_comes_after(nvcc):
     assert nvcc.architectures(None) == nvcc.architectures("") == {
-        "cuda12": ("70", "75", "80", "86", "90+PTX"),
-        "cuda13": ("100", "120+PTX"),
+        "cuda12": ("70", "80", "90+PTX"),
+        "cuda13": ("100", "120"),
     }  # fmt: skip
     assert nvcc.label(nvcc.RELEASE) == ""
     spelled_out = " ".join(f"{name}:{arch}" for name, archs in nvcc.RELEASE.items() for arch in archs)
@@ -61,8 +61,8 @@ def test_a_release_serves_volta_to_blackwell_and_what_comes_after(nvcc):
 def test_a_cross_build_for_arm_has_its_own_release_list(root):
     code = "import sys; sys.path.insert(0, 'csrc'); import nvcc; print(nvcc.RELEASE, nvcc.TARGET, nvcc.label(nvcc.RELEASE) == '')"
     for machine, *expected in (
-        ("linux-aarch64", "('75', '80', '86', '90+PTX')", "('100', '110', '120+PTX')", "sbsa-linux True"),
-        ("linux-x86_64", "('70', '75', '80', '86', '90+PTX')", "('100', '120+PTX')", "x86_64-linux True"),
+        ("linux-aarch64", "('75', '80', '90+PTX')", "('100', '110', '120')", "sbsa-linux True"),
+        ("linux-x86_64", "('70', '80', '90+PTX')", "('100', '120')", "x86_64-linux True"),
     ):
         env = os.environ | {"_PYTHON_HOST_PLATFORM": machine}
         run = subprocess.run(
@@ -173,8 +173,8 @@ def test_description_for_the_loader(nvcc, homes):
     homes(cuda12="12.4.131", cuda13="13.0.88")
     found = nvcc.description(nvcc.RELEASE)
     assert json.loads(json.dumps(found)) == {
-        "cuda12": {"machine_code": [70, 75, 80, 86, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
-        "cuda13": {"machine_code": [100, 120], "ptx": [120], "driver": 13000, "driver_for_ptx": 13000},
+        "cuda12": {"machine_code": [70, 80, 90], "ptx": [90], "driver": 12000, "driver_for_ptx": 12040},
+        "cuda13": {"machine_code": [100, 120], "ptx": [], "driver": 13000, "driver_for_ptx": 13000},
     }
     assert nvcc.record(nvcc.RELEASE)["cuda13"]["nvcc"] == "13.0.88"
 
