@@ -30,7 +30,7 @@ FORWARD = (
     "pixels",
     "direct",
     "columns",
-    "few_taps",
+    "mma_lines",
     "dense_rows",
     "rows",
     "simple",
@@ -74,10 +74,10 @@ def forced(call: sweep_timing.Call, kernel: str) -> sweep_timing.Call:
 NOT_AFTER_A_COPY = (
     "fwd_cudnn",
     "fwd_columns",
+    "fwd_mma_lines",
+    "fwd_dense_rows",
     "wgrad_torch",
     "wgrad_whole_planes",
-    "wgrad_mma_windows",
-    "wgrad_mma_lines",
 )
 
 

@@ -1,7 +1,5 @@
 """depthwise_conv2d where CUDA's kernels divide their work in ways of their own; the same sizes on CPUs."""
 
-import math
-
 import pytest
 import torch
 from depthwise import (
@@ -209,6 +207,31 @@ def test_runs_of_taps_over_channels_last_images(shape, kernel, padding, device):
         assert torch.equal(now[~seen], y[~seen])
 
 
+# A weight of float32 is rounded before the kernel.
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "dilation"),
+    [
+        ((16, 66, 29, 23), 3, 1, 1),
+        ((16, 64, 29, 23), 3, 2, 1),
+        ((3, 64, 29, 23), 3, 1, 2),
+        ((7, 35, 19, 23), 5, 1, 1),
+        ((7, 34, 19, 23), 5, 2, 1),
+    ],
+)
+def test_float32_weights_of_fwd_direct(shape, kernel, stride, dilation, dtype, device):
+    padding, last = dilation * (kernel // 2), torch.channels_last
+    window = kernel, stride, padding, dilation
+    shape = size_that_chooses("fwd_direct", ["fwd", "dgrad"], dtype, "nhwc", shape, *window, steps=(1, 2))
+    x, weight = image(shape, dtype, device, last), randn(shape[1], 1, kernel, kernel, device=device, seed=1)
+    results = []
+    for w in (weight, weight.to(dtype)):
+        inputs = [t.detach().requires_grad_() for t in (x, w)]
+        y = depthwise_conv2d(*inputs, None, *window[1:])
+        results.append((y, torch.autograd.grad(y, inputs[0], image(y.shape, dtype, device, last, seed=3))[0]))
+    assert all(map(torch.equal, *results))
+
+
 def test_many_channels_of_small_images(device):
     """More work than there are blocks: one of the CUDA kernel for grad_weight goes through several times 32 images."""
     x = image((70, 2100, 7, 7), torch.float32, device, torch.contiguous_format)
@@ -226,86 +249,6 @@ def test_large_batches(size, stride, dtype, device):
             assert_all(
                 x, randn(channels, 1, kernel, kernel, device=device, seed=1).to(dtype), None, stride, kernel // 2
             )
-
-
-@pytest.mark.parametrize("width", [70, 128, 251, 264, 1447])
-@pytest.mark.parametrize(
-    ("taps", "height", "stride", "padding"),
-    [(2, 1, 1, (0, 1)), (4, 1, 1, (0, 3)), (15, 5, (2, 1), (2, 7)), (31, 1, 1, (0, 15)), (64, 3, 1, (0, 63))],
-)
-def test_long_rows(taps, height, stride, padding, width, device):
-    """
-    A warp of the CUDA kernel goes on from one row to the next, aligned or not; some rows are outside of the image.
-    Few 16-bit numbers are divided among more threads.
-    """
-    for dtype, numbers in ((torch.float32, 140_000), (torch.float16, 140_000), (torch.bfloat16, 300_000)):
-        x = image((numbers // (7 * height * width) + 1, 7, height, width), dtype, device, torch.contiguous_format)
-        weight, bias = (randn(7, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
-        assert_all(x, weight, bias, stride, padding)
-
-
-# Of CUDA, a warp has groups of two rows, or three; rows are whole groups of four outputs or not, some beyond the image.
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(
-    ("taps", "shape", "top"),
-    [
-        (31, (100, 7, 1, 121), 0),
-        (63, (200, 7, 1, 64), 0),
-        (63, (9, 129, 1, 65), 0),
-        (63, (100, 7, 1, 120), 0),
-        (63, (2, 37, 3, 121), 1),
-        (64, (200, 7, 1, 65), 0),
-    ],
-)
-def test_few_outputs_of_long_rows(taps, shape, top, dtype, device):
-    padding, many = (top, taps // 2), 135_168 if dtype == torch.float32 else 270_336  # outputs, for an H200
-    window = (1, taps), 1, padding
-    shape = size_that_chooses("fwd_dense_rows", ["fwd", "dgrad"], dtype, "nchw", shape, *window, levels=[many])
-    x = image(shape, dtype, device, torch.contiguous_format)
-    numbers = (((shape[1], 1, 1, taps), 1), ((shape[1],), 2))
-    weight, bias = (randn(*size, dtype=dtype, device=device, seed=seed) for size, seed in numbers)
-    y = assert_all(x, weight, bias, 1, padding)
-    if device == "cuda":
-        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), padding=padding), y)
-
-
-# On CUDA two rows may share a vector of outputs, and samples begin anywhere in one; few outputs have vectors of 8 bytes,
-# many of 16.
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(
-    ("taps", "shape", "stride", "padding"),
-    [
-        (4, (5, 243, 1, 333), 1, 3),
-        (4, (3, 200, 1, 333), 1, 3),  # few outputs in float32, too
-        (4, (7, 102, 1, 565), 1, 0),
-        (4, (12, 102, 1, 565), 1, 0),  # many in 16 bits, too
-        (3, (6, 585, 2, 66), 1, 1),
-        (3, (9, 585, 2, 66), 1, 1),
-        (3, (2, 175, 7, 207), 2, 1),
-        (3, (6, 175, 7, 207), 2, 1),
-        (2, (21, 126, 2, 68), 1, 1),
-    ],
-)
-def test_few_taps_of_rows(taps, shape, stride, padding, dtype, device):
-    directions = ["fwd"] if stride > 1 or dtype == torch.float16 else ["fwd", "dgrad"]
-    many = 270_336 if dtype == torch.float32 else 540_672  # outputs, for an H200
-    window = (1, taps), (stride, 1), (0, padding)
-    shape = size_that_chooses("fwd_few_taps", directions, dtype, "nchw", shape, *window, levels=[many])
-    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
-    for offset in (0, 3):  # not aligned
-        x = torch.empty(math.prod(shape) + offset, dtype=dtype, device=device)[offset:].view(shape)
-        x.copy_(image(shape, dtype, device, torch.contiguous_format))
-        assert_all(x, weight, bias, *window[1:])
-
-
-def test_infinities_beside_few_taps_of_rows(device):
-    """What lies beside a row, in memory or as padding, is not part of its sums."""
-    shape = size_that_chooses("fwd_few_taps", ["fwd"], "float32", "nchw", (1, 400, 1, 257), (1, 3), 1, (0, 1))
-    x = torch.zeros(shape, device=device)
-    x[:, ::2], x[..., 128] = torch.inf, 1
-    y = depthwise_conv2d(x, torch.ones(shape[1], 1, 1, 3, device=device), padding=(0, 1))
-    assert y[:, ::2].isinf().all()
-    assert (y[:, 1::2].sum(dim=-1) == 3).all()
 
 
 @pytest.mark.parametrize("width", [255, 256, 320, 384, 512, 1024])

@@ -58,12 +58,12 @@ MEASURED = [
     ("fwd", "H200", "float32", "nchw", (4, 64, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_dense_rows"),
     ("fwd", "H200", "float32", "nchw", (16, 256, 1600, 1), (31, 1), 1, (15, 0), 1, "fwd_dense_rows"),  # the same memory
-    ("dgrad", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_dense_rows"),
-    ("fwd", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_few_taps"),
-    ("fwd", "H200", "float32", "nchw", (4, 769, 1, 253), (1, 4), 1, (0, 3), 1, "fwd_few_taps"),
-    ("fwd", "H200", "float32", "nchw", (4, 769, 1, 1024), (1, 4), (2**16, 1), (2**17, 1), 1, "fwd_few_taps"),
+    ("fwd", "H200", "float16", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_mma_lines"),
+    ("fwd", "V100", "float16", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_dense_rows"),  # no tensor cores for it
+    ("dgrad", "H200", "float16", "nchw", (16, 1024, 1, 1024), (1, 4), 1, (0, 3), 1, "fwd_mma_lines"),
+    ("fwd", "H200", "float16", "nchw", (1, 768, 1, 128), (1, 4), 1, (0, 2), 1, "fwd_dense_rows"),
+    ("fwd", "H200", "float32", "nchw", (4, 769, 1, 253), (1, 4), 1, (0, 3), 1, "fwd_dense_rows"),
     ("fwd", "H200", "float32", "nchw", (4, 769, 1, 1024), (1, 4), (2**17, 1), (2**18, 1), 1, "fwd_dense_rows"),  # 64-bit rows
-    ("fwd", "H200", "float16", "nchw", (1, 768, 1, 128), (1, 4), 1, (0, 2), 1, "fwd_cudnn"),  # cuDNN's
     ("fwd", "H200", "float64", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
     ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_simple"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (9, 9), 2, 4, 1, "fwd_sliding"),
@@ -120,7 +120,7 @@ REFUSED = [
     ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 3), 1, (2, 1), 1, "fwd_torch"),
     ("fwd", "V100", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
     ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
-    ("fwd", "H200", "float32", "nchw", (4, 769, 1, 1024), (1, 4), (2**17, 1), (2**18, 1), 1, "fwd_few_taps"),
+    ("fwd", "V100", "float16", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_mma_lines"),
     ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_planes"),
 ]

@@ -1,266 +1,196 @@
-// depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high at stride and dilation 1: rows of
-// samples, as in audio and sequence models. Outputs are counted in groups, as wide as a vector, or as half a vector of
-// 16-bit numbers where they are few, row after row; a warp takes a run of them, which may go on from one row to the
-// next. It copies the samples under each piece of a row into shared memory of its own, unchanged; a thread then
-// computes a group at a time, and reads a vector of samples for each vector of taps. Other rows are fwd_rows.cu's.
-#include "sliding.cuh"
+// depthwise_conv2d, forward and dgrad, for contiguous images and kernels one tap high at stride and dilation 1 along
+// rows: rows of samples, as in audio, sequence and state space models. A thread computes the outputs of a row that lie
+// in one aligned run of four or eight in memory, a group of taps at a time. It reads the samples under these as aligned
+// vectors too, and shifts them into place in registers: nothing is copied to shared memory, and no thread waits for
+// another.
+#include "dense_rows.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
 
+constexpr int kBlock = 128;  // threads
+
 template <class T>
-struct DenseRowsParams {
-  Parameters<T> weight, bias;
-  const T* in;
-  T* out;
-  int in_w, out_w, in_h, top, down, taps, pad;
-  uint32_t groups;  // of all rows
-  int groups_a_warp, padded_taps;
-  int samples_at, staged_at, elements_a_warp;  // of a warp's shared memory, in elements of T; taps come first
-  bool flipped, whole;                         // whole: groups are stored as vectors
-  Divider<uint32_t> groups_a_row, out_h, channels;
+struct DenseRowsParams : RowsParams<T> {
+  uint32_t threads;
+  bool aligned;  // whether the images are whole vectors
+  Divider<uint32_t> threads_a_row;
 };
 
-// The groups of a warp that are in one row.
-struct Piece {
-  uint32_t row;
-  int first, count;  // groups: of the row, and how many
-  int done;          // of the warp, before these
-};
+// A row of samples in vectors of kLanes.
+template <class T, int kLanes>
+struct RowVectors {
+  const T* at;
+  int size, reach;  // a vector at column c has samples of the row if 0 <= c + kLanes - 1 < reach
+  bool whole;       // whether none of these vectors reaches beyond the images
 
-// f(piece, number) for the pieces of a warp's groups from `first` on.
-template <class T, class F>
-__device__ void for_pieces(const DenseRowsParams<T>& params, uint32_t first, int count, const F& f) {
-  const int a_row = int(params.groups_a_row.divisor);
-  Piece piece{first, 0, 0, 0};
-  piece.first = int(params.groups_a_row.divmod(piece.row));
-#pragma unroll 1
-  for (int number = 0; piece.done < count; ++number) {
-    piece.count = min(a_row - piece.first, count - piece.done);
-    f(piece, number);
-    ++piece.row, piece.first = 0, piece.done += piece.count;
+  __device__ RowVectors(const DenseRowsParams<T>& params, const Row<T>& row)
+      : at(row.in), size(row.size), reach(size > 0 ? size + kLanes - 1 : 0) {
+    whole =
+        params.aligned || (at - place(0) >= params.in && at + size + (-place(size) & (kLanes - 1)) <= params.in_end);
   }
-}
+  // Of a column in its aligned vector.
+  __device__ int place(int column) const {
+    return int(reinterpret_cast<uintptr_t>(at + column) / sizeof(T)) & (kLanes - 1);
+  }
+};
 
-// By a warp: samples first, first + 1, ... of a row of `size`, with zeros outside of it.
-template <class T>
-__device__ void copy_samples(const T* row, int size, int first, int samples, T* to, int lane) {
-  constexpr int kAtOnce = 8;
-#pragma unroll 1
-  for (int z = 0; z < samples; z += kAtOnce * kWarp) {
-    T values[kAtOnce];
-    const int at = first + z;
-    if (at >= 0 && at + kAtOnce * kWarp <= size && z + kAtOnce * kWarp <= samples) {
+// The samples under kOutputs outputs and kTaps taps.
+template <class T, int kOutputs, int kTaps>
+struct DenseRowsWindow {
+  static constexpr int kBytes = std::min(kAccess, kOutputs* int(sizeof(T))), kLanes = kBytes / int(sizeof(T));
+  static constexpr int kSamples = kOutputs + kTaps - 1;
+  static constexpr int kVectors = (kLanes - 1 + kSamples + kLanes - 1) / kLanes;  // at most, if not aligned
+  static constexpr int kPerWord = 4 / int(sizeof(T)), kWords = kVectors * kBytes / 4;
+
+  alignas(kBytes) uint32_t words[kWords];
+
+  // start: the first sample's column, which may be negative. place: in its vector.
+  __device__ void load(const RowVectors<T, kLanes>& row, int start, int place) {
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) values[k] = row[at + lane + k * kWarp];
+    for (int i = 0; i < kWords; ++i) words[i] = 0;
+    if (row.whole) {
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) to[z + lane + k * kWarp] = values[k];
+      for (int v = 0; v < kVectors; ++v) {
+        const int column = start - place + v * kLanes;
+        if (unsigned(column + kLanes - 1) < unsigned(row.reach))
+          reinterpret_cast<Bits<kBytes>*>(words)[v] = *reinterpret_cast<const Bits<kBytes>*>(row.at + column);
+      }
     } else {
 #pragma unroll
-      for (int k = 0; k < kAtOnce; ++k) {
-        values[k] = T{};
-        const int i = z + lane + k * kWarp;
-        if (i < samples && unsigned(first + i) < unsigned(size)) values[k] = row[first + i];
-      }
-#pragma unroll
-      for (int k = 0; k < kAtOnce; ++k)
-        if (const int i = z + lane + k * kWarp; i < samples) to[i] = values[k];
+      for (int i = 0; i < kVectors * kLanes; ++i)
+        if (unsigned(start - place + i) < unsigned(row.size))
+          reinterpret_cast<T*>(words)[i] = row.at[start - place + i];
     }
   }
-}
 
-// By a warp: the samples and the taps of its groups.
-template <int kOutputs, class T, class A>
-__device__ void load_pieces(const DenseRowsParams<T>& params, uint32_t first, int count, int lane, T* samples,
-                            A* weight) {
-  for_pieces(params, first, count, [&](const Piece& piece, int number) {
-    uint32_t plane = piece.row;
-    const int y = int(params.out_h.divmod(plane)) * params.down - params.top;
-    const bool inside = unsigned(y) < unsigned(params.in_h);
-    const T* const in = params.in + (int64_t(plane) * params.in_h + y) * params.in_w;
-    copy_samples(in, inside ? params.in_w : 0, piece.first * kOutputs - params.pad,
-                 piece.count * kOutputs + params.taps - 1,
-                 samples + piece.done * kOutputs + number * params.padded_taps, lane);
-    const int64_t channel = params.channels.divmod(plane);
-    for (int k = lane; k < params.taps; k += kWarp)
-      weight[number * params.padded_taps + k] =
-          params.weight.select(channel * params.taps + (params.flipped ? params.taps - 1 - k : k));
+  template <int kBy>
+  __device__ void shift_words(bool wanted) {
+#pragma unroll
+    for (int i = 0; i + kBy < kWords; ++i) words[i] = wanted ? words[i + kBy] : words[i];
+  }
+
+  // The bits of the samples before one.
+  __device__ static uint32_t below(int sample) {
+    static_assert(kSamples < 32);
+    return sample >= 32 ? ~0u : (1u << max(sample, 0)) - 1;
+  }
+
+  __device__ void widen_samples(acc_t<T> (&samples)[kSamples], int start, int place, int size) {
+    if constexpr (kBytes == 16) shift_words<2>(place & 2 * kPerWord);
+    shift_words<1>(place & kPerWord);
+    if constexpr (kPerWord == 2) {
+#pragma unroll
+      for (int i = 0; i + 1 < kWords; ++i) words[i] = __funnelshift_r(words[i], words[i + 1], place % 2 * 16);
+    }
+#pragma unroll
+    for (int i = 0; i < kSamples; ++i) samples[i] = widen(reinterpret_cast<const T*>(words)[i]);
+    if (start >= 0 && start + kSamples <= size) return;
+    const uint32_t inside = below(size - start) & ~below(-start);
+#pragma unroll
+    for (int i = 0; i < kSamples; ++i)
+      if ((inside & 1u << i) == 0) samples[i] = 0;
+  }
+};
+
+// Taps from `from` on, backwards if they are flipped. Many have fixed distances from that, which costs a branch.
+template <class T, int kTaps>
+__device__ void load_taps(const DenseRowsParams<T>& params, int from, int left, T (&taps)[kTaps]) {
+  params.weight.visit([&](const auto& element) {
+    if (kTaps <= 4) {
+      const int step = params.flipped ? -1 : 1;
+#pragma unroll
+      for (int k = 0; k < kTaps; ++k)
+        if (k < left) taps[k] = element(from + k * step);
+    } else if (params.flipped) {
+#pragma unroll
+      for (int k = 0; k < kTaps; ++k)
+        if (k < left) taps[k] = element(from - k);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kTaps; ++k)
+        if (k < left) taps[k] = element(from + k);
+    }
   });
 }
 
-// By a warp of one group a thread: the same for two pieces at a time. All loads of both are issued before the first
-// store, because where outputs are few, nothing else hides how long a load takes. A piece has 32 * kOutputs + 63
-// samples at most.
-template <int kOutputs, class T, class A>
-__device__ void load_pairs_of_pieces(const DenseRowsParams<T>& params, uint32_t first, int count, int lane, T* samples,
-                                     A* weight) {
-  static_assert(kDenseRowsMostTaps % kWarp == 0);
-  constexpr int kLoads = kOutputs + kDenseRowsMostTaps / kWarp, kTapLoads = kDenseRowsMostTaps / kWarp;
-  const int a_row = int(params.groups_a_row.divisor);
-  Piece piece{first, 0, 0, 0};
-  piece.first = int(params.groups_a_row.divmod(piece.row));
-#pragma unroll 1
-  for (int number = 0; piece.done < count; number += 2) {
-    T values[2][kLoads], *to[2];
-    A taps[2][kTapLoads];
-    int wanted[2];
-    int64_t channels[2];
+// Stores a thread's outputs from `column` on, in vectors but where they are of another row.
+template <class T, int kLanes, int kOutputs>
+__device__ void store_outputs(const acc_t<T> (&sum)[kOutputs], T* row, int column, int width) {
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      piece.count = min(a_row - piece.first, count - piece.done);  // the second may have none
-      wanted[n] = piece.count > 0 ? piece.count * kOutputs + params.taps - 1 : 0;
-      to[n] = samples + piece.done * kOutputs + (number + n) * params.padded_taps;
-      uint32_t plane = piece.row;
-      const int y = int(params.out_h.divmod(plane)) * params.down - params.top;
-      const int size = unsigned(y) < unsigned(params.in_h) ? params.in_w : 0;
-      const int start = piece.first * kOutputs - params.pad, end = max(0, min(size, start + wanted[n]));
-      const T* const in = params.in + (int64_t(plane) * params.in_h + y) * params.in_w;
+  for (int v = 0; v < kOutputs; v += kLanes) {
+    Vector<T, kLanes> value;
 #pragma unroll
-      for (int k = 0; k < kLoads; ++k) {
-        values[n][k] = T{};
-        const int at = start + lane + k * kWarp;
-        if (unsigned(at) < unsigned(end)) values[n][k] = in[at];
-      }
-      channels[n] = params.channels.divmod(plane);
-      ++piece.row, piece.first = 0, piece.done += piece.count;
-    }
+    for (int i = 0; i < kLanes; ++i) value.at[i] = narrow<T>(sum[v + i]);
+    if (column + v >= 0 && column + v + kLanes <= width) {
+      *reinterpret_cast<Vector<T, kLanes>*>(row + column + v) = value;
+    } else {
 #pragma unroll
-    for (int n = 0; n < 2; ++n)
-#pragma unroll
-      for (int k = 0; k < kTapLoads; ++k) {
-        const int tap = min(lane + k * kWarp, params.taps - 1);  // no branch, or its load would be waited for
-        taps[n][k] = params.weight.select(channels[n] * params.taps + (params.flipped ? params.taps - 1 - tap : tap));
-      }
-    __syncwarp();  // keeps the stores below the loads
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int k = 0; k < kLoads; ++k)
-        if (const int i = lane + k * kWarp; i < wanted[n]) to[n][i] = values[n][k];
-#pragma unroll
-      for (int k = 0; k < kTapLoads; ++k)
-        if (const int tap = lane + k * kWarp; wanted[n] > 0 && tap < params.taps)
-          weight[(number + n) * params.padded_taps + tap] = taps[n][k];
+      for (int i = 0; i < kLanes; ++i)
+        if (unsigned(column + v + i) < unsigned(width)) row[column + v + i] = value.at[i];
     }
   }
 }
 
-// samples: from the first that the group's first output meets on.
-template <int kOutputs, class T, class A>
-__device__ void add_row_of_taps(const T* samples, const A* weight, int count, A (&sum)[kOutputs]) {
-  A window[2 * kOutputs];
-  const auto read = [&](int half, int at) {
-    const auto vector = *reinterpret_cast<const Vector<T, kOutputs>*>(samples + at);
-#pragma unroll
-    for (int v = 0; v < kOutputs; ++v) window[half * kOutputs + v] = widen(vector.at[v]);
-  };
-  read(0, 0);
-#pragma unroll 1
-  for (int k = 0; k < count; k += kOutputs) {
-    read(1, k + kOutputs);
-    A taps[kOutputs];
-#pragma unroll
-    for (int v = 0; v < kOutputs; v += 4) {
-      const auto vector = *reinterpret_cast<const Vector<A, 4>*>(weight + k + v);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) taps[v + i] = vector.at[i];
-    }
-#pragma unroll
-    for (int v = 0; v < kOutputs; ++v)
-      if (k + v < count)  // or infinities would meet taps that are not there
-#pragma unroll
-        for (int o = 0; o < kOutputs; ++o) sum[o] += taps[v] * window[v + o];
-#pragma unroll
-    for (int v = 0; v < kOutputs; ++v) window[v] = window[kOutputs + v];
-  }
-}
-
-// Outputs of a group: few outputs leave most of a GPU idle, and smaller groups of 16-bit numbers reach more of it.
-template <class T, bool kFew>
-constexpr int kGroupOutputs = kFew ? 4 : kAccess / int(sizeof(T));
-
-template <class T, bool kFew>
-__global__ void __launch_bounds__(kThreads) fwd_dense_rows(const __grid_constant__ DenseRowsParams<T> params) {
+template <class T, int kOutputs, int kTaps>
+__global__ void __launch_bounds__(kBlock) fwd_dense_rows(const __grid_constant__ DenseRowsParams<T> params) {
+  using Window = DenseRowsWindow<T, kOutputs, kTaps>;
   using A = acc_t<T>;
-  constexpr int kOutputs = kGroupOutputs<T, kFew>;
-  extern __shared__ __align__(kAccess) char bytes[];
-  const int lane = int(threadIdx.x) % kWarp;
-  T* const own = reinterpret_cast<T*>(bytes) + int(threadIdx.x) / kWarp * params.elements_a_warp;
-  A* const weight = reinterpret_cast<A*>(own);
-  T *const samples = own + params.samples_at, *const staged = own + params.staged_at;
-  const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) / kWarp * uint32_t(params.groups_a_warp);
-  if (first >= params.groups) return;
-  const int count = int(min(uint32_t(params.groups_a_warp), params.groups - first));
-  if constexpr (kFew)
-    load_pairs_of_pieces<kOutputs>(params, first, count, lane, samples, weight);
-  else
-    load_pieces<kOutputs>(params, first, count, lane, samples, weight);
-  __syncwarp();
-
-  uint32_t first_row = first;
-  params.groups_a_row.divmod(first_row);
+  uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= params.threads) return;
+  const int part = int(params.threads_a_row.divmod(row));
+  // Of the first output; below 0, it is of another row.
+  const int column = part * kOutputs - int(row * uint32_t(params.out_w) & (kOutputs - 1));
+  if (column >= params.out_w) return;
+  const Row<T> line(params, row);
+  const RowVectors<T, Window::kLanes> in(params, line);
+  const int first_tap = line.channel * params.taps + (params.flipped ? params.taps - 1 : 0);
+  const int place = in.place(column - params.pad);  // the same for all groups of taps
+  A sum[kOutputs];
+  const A bias = params.bias ? params.bias.select(line.channel) : A(0);
+#pragma unroll
+  for (int o = 0; o < kOutputs; ++o) sum[o] = bias;
+  int tap = 0;
 #pragma unroll 1
-  for (int i = lane; i < count; i += kWarp) {
-    uint32_t row = first + uint32_t(i);
-    const int group = int(params.groups_a_row.divmod(row)), at = int(row - first_row) * params.padded_taps;
-    uint32_t plane = row;
-    params.out_h.divmod(plane);
-    const uint32_t channel = params.channels.divmod(plane);
-    const A bias = params.bias ? params.bias[channel] : A(0);
-    A sum[kOutputs];
+  do {
+    const int left = params.taps - tap, start = column - params.pad + tap;
+    Window window;
+    window.load(in, start, place);
+    T taps[kTaps];
+    load_taps(params, params.flipped ? first_tap - tap : first_tap + tap, left, taps);
+    A samples[Window::kSamples];
+    window.widen_samples(samples, start, place, line.size);
 #pragma unroll
-    for (int o = 0; o < kOutputs; ++o) sum[o] = bias;
-    add_row_of_taps(samples + i * kOutputs + at, weight + at, params.taps, sum);
-    Vector<T, kOutputs> value;
+    for (int k = 0; k < kTaps; ++k)
+      if (k < left) {  // or infinities would meet taps that are not there
+        const A weight = widen(taps[k]);
 #pragma unroll
-    for (int o = 0; o < kOutputs; ++o) value.at[o] = narrow<T>(sum[o]);
-    T* const to = params.whole ? params.out + int64_t(row) * params.out_w + group * kOutputs : staged + i * kOutputs;
-    *reinterpret_cast<Vector<T, kOutputs>*>(to) = value;
-  }
-  if (params.whole) return;
-  __syncwarp();
-  for_pieces(params, first, count, [&](const Piece& piece, int) {
-    const int column = piece.first * kOutputs, columns = min(piece.count * kOutputs, params.out_w - column);
-    T* const to = params.out + int64_t(piece.row) * params.out_w + column;
-#pragma unroll 4
-    for (int x = lane; x < columns; x += kWarp) to[x] = staged[piece.done * kOutputs + x];
-  });
+        for (int o = 0; o < kOutputs; ++o) sum[o] += weight * samples[k + o];
+      }
+    tap += kTaps;
+  } while (kTaps == kDenseRowsGroup && tap < params.taps);  // fewer are all that there are
+  store_outputs<T, Window::kLanes>(sum, line.out, column, params.out_w);
 }
 
-template <class T, bool kFew>
+template <class T, int kOutputs, int kTaps>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  constexpr int kOutputs = kGroupOutputs<T, kFew>;
   DenseRowsParams<T> params{};
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
-  params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
-  params.in_w = int(problem.x.in), params.out_w = int(problem.x.out), params.in_h = int(problem.y.in);
-  params.top = int(problem.y.pad), params.down = int(problem.y.down);
-  params.taps = int(problem.x.taps), params.pad = int(problem.x.pad), params.flipped = problem.flipped;
-  params.padded_taps = int(round_up(params.taps, kAccess / sizeof(T)));  // so that each warp's part is aligned
-  const int64_t a_row = ceil_div(problem.x.out, kOutputs),
-                groups = problem.batch * problem.channels * problem.y.out * a_row;
-  params.groups = uint32_t(groups);
-  // Two groups a thread, where there are enough for all multiprocessors.
-  const bool many = !kFew && groups >= int64_t(64) * kWarp * current_gpu().multiprocessors;
-  params.groups_a_warp = many ? 2 * kWarp : kWarp;
-  const int pieces = int((params.groups_a_warp + a_row - 2) / a_row) + 1;
-  params.whole = params.out_w % kOutputs == 0 && reinterpret_cast<uintptr_t>(params.out) % (kOutputs * sizeof(T)) == 0;
-  const int samples = params.groups_a_warp * kOutputs;
-  params.samples_at = pieces * params.padded_taps * int(sizeof(acc_t<T>) / sizeof(T));
-  params.staged_at = params.samples_at + samples + pieces * params.padded_taps;
-  params.elements_a_warp = params.staged_at + (params.whole ? 0 : samples);
-  params.groups_a_row = Divider<uint32_t>(a_row);
-  params.out_h = Divider<uint32_t>(problem.y.out), params.channels = Divider<uint32_t>(problem.channels);
-  const int64_t threads = kFew ? kThreads / 2 : kThreads, warps = threads / kWarp;
-  const int64_t bytes = warps * params.elements_a_warp * int64_t(sizeof(T));
-  const int64_t grid = ceil_div(ceil_div(groups, params.groups_a_warp), warps);
-  fwd_dense_rows<T, kFew><<<unsigned(grid), unsigned(threads), bytes, stream>>>(params);
+  set_rows<T>(problem, params);
+  params.aligned = alignment_of(params.in) == kAccess && (params.in_end - params.in) * sizeof(T) % kAccess == 0;
+  // A row may begin at the last output of a thread.
+  const int64_t a_row = ceil_div(problem.x.out + (problem.x.out % kOutputs ? kOutputs - 1 : 0), kOutputs);
+  params.threads = uint32_t(problem.batch * problem.channels * problem.y.out * a_row);
+  params.threads_a_row = Divider<uint32_t>(a_row);
+  fwd_dense_rows<T, kOutputs, kTaps><<<unsigned(ceil_div(params.threads, kBlock)), kBlock, 0, stream>>>(params);
 }
 
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  const bool few = outputs(problem) < int64_t(kGroupOutputs<T, false>) * 256 * current_gpu().multiprocessors;
-  few ? launch<T, true>(problem, stream) : launch<T, false>(problem, stream);
+  constexpr int64_t kFew = 2300;  // outputs a multiprocessor, on an H200: fewer leave most of it idle
+  if (problem.x.taps <= 4) return launch<T, 4, 4>(problem, stream);
+  if (problem.x.taps <= 8) return launch<T, 4, 8>(problem, stream);
+  if (outputs(problem) < kFew * current_gpu().multiprocessors) return launch<T, 4, kDenseRowsGroup>(problem, stream);
+  launch<T, 8, kDenseRowsGroup>(problem, stream);
 }
 
 }  // namespace

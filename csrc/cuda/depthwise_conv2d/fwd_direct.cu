@@ -40,9 +40,9 @@ constexpr int64_t few_threads() {
   return R::kDown == 2 && sizeof(T) == 4 ? 1 << 12 : 1 << 15;
 }
 
-template <class T, class W>
+template <class T>
 struct FwdDirectParams {
-  const W* weight;
+  const T* weight;
   Parameters<T> bias;
   const T* in;
   T* out;
@@ -52,10 +52,8 @@ struct FwdDirectParams {
   Divider<uint32_t> phases_x, phases_y;  // of the dilation
 };
 
-// W: the weight's type, T or float.
-template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated, bool kFew>
-__global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
-    fwd_direct(const __grid_constant__ FwdDirectParams<T, W> params) {
+template <class T, class R, int kLanes, bool kFlipped, bool kDilated, bool kFew>
+__global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid_constant__ FwdDirectParams<T> params) {
   using S = Region<T, R, kLanes, kFew>;
   using A = acc_t<T>;
   constexpr int kTaps = R::kTaps * R::kTaps, kColumns = R::span(S::kX), kRows = R::span(S::kY);
@@ -71,21 +69,17 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
   const auto either = [](int whole, int interleaved) { return kDilated ? interleaved : whole; };
   const int64_t image = rest;
   if (image >= params.batch) return;
-  Access<W, kLanes> packed[kTaps];
+  Access<T, kLanes> packed[kTaps];
 #pragma unroll
   for (int i = 0; i < kTaps; ++i)
-    packed[i] = reinterpret_cast<const Access<W, kLanes>*>(params.weight + channel * kTaps)[i];
+    packed[i] = reinterpret_cast<const Access<T, kLanes>*>(params.weight + channel * kTaps)[i];
   A taps[kTaps][kLanes], sum[S::kY][S::kX][kLanes];
 #pragma unroll
   for (int k = 0; k < kTaps; ++k)
 #pragma unroll
     for (int v = 0; v < kLanes; ++v) {
       const int i = v * kTaps + (kFlipped ? kTaps - 1 - k : k);
-      const W tap = part<W>(packed[i / kLanes], i % kLanes);
-      if constexpr (std::is_same_v<W, T>)
-        taps[k][v] = widen(tap);
-      else
-        taps[k][v] = widen(narrow<T>(tap));
+      taps[k][v] = widen(part<T>(packed[i / kLanes], i % kLanes));
       asm("" : "+f"(taps[k][v]));  // or the compiler keeps 16-bit taps as they are, and widens them at every use
     }
 #pragma unroll
@@ -137,7 +131,29 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
   }
 }
 
-template <class T, class W, class R, int kLanes, bool kFlipped, bool kDilated = false, bool kFew = false>
+template <class T>
+__global__ void round_weight(const float* from, T* to, int64_t elements) {
+  const int64_t i = int64_t(blockIdx.x) * kBlock + threadIdx.x;
+  if (i < elements) to[i] = narrow<T>(from[i]);
+}
+
+// The memory of the weight, or of a copy: in the images' dtype, and aligned to accesses of so many bytes. Kernels that
+// are compiled for float32 weights, too, filled a third of this file's machine code, and a branch in them cost all
+// calls some 5 % on an H200.
+template <class T>
+Tensor rounded_weight(const ForwardProblem& problem, int64_t bytes, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2)
+    if (problem.float32_weight) {
+      Tensor weight = new_like(*problem.weight);  // its memory is used for numbers of half the size
+      const int64_t elements = problem.channels * problem.taps();
+      round_weight<<<blocks(elements, kBlock), kBlock, 0, stream>>>(
+          static_cast<const float*>(problem.weight->data_ptr()), static_cast<T*>(weight.data_ptr()), elements);
+      return weight;
+    }
+  return aligned_weight(problem, bytes);
+}
+
+template <class T, class R, int kLanes, bool kFlipped, bool kDilated = false, bool kFew = false>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   using S = Region<T, R, kLanes, kFew>;
   const int64_t phases_x = kDilated ? problem.x.dilation : 1, phases_y = kDilated ? problem.y.dilation : 1;
@@ -145,10 +161,10 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
                 tiles_y = ceil_div(ceil_div(problem.y.out, phases_y), S::kY);
   const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
   if constexpr (!kFew && !kDilated && few_threads<T, R>() > 0)
-    if (threads < few_threads<T, R>()) return launch<T, W, R, kLanes, kFlipped, kDilated, true>(problem, stream);
-  const Tensor weight = aligned_weight(problem, sizeof(Access<W, kLanes>));
-  FwdDirectParams<T, W> params{};
-  params.weight = static_cast<const W*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
+    if (threads < few_threads<T, R>()) return launch<T, R, kLanes, kFlipped, kDilated, true>(problem, stream);
+  const Tensor weight = rounded_weight<T>(problem, sizeof(Access<T, kLanes>), stream);
+  FwdDirectParams<T> params{};
+  params.weight = static_cast<const T*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
   params.out_h = int(problem.y.out);
@@ -158,31 +174,30 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   params.tiles_y = Divider<uint32_t>(tiles_y);
   params.dilation_x = int(phases_x), params.dilation_y = int(phases_y);
   params.phases_x = Divider<uint32_t>(phases_x), params.phases_y = Divider<uint32_t>(phases_y);
-  fwd_direct<T, W, R, kLanes, kFlipped, kDilated, kFew><<<blocks(threads, kBlock), kBlock, 0, stream>>>(params);
+  fwd_direct<T, R, kLanes, kFlipped, kDilated, kFew><<<blocks(threads, kBlock), kBlock, 0, stream>>>(params);
 }
 
-template <class T, class W, int taps, int kLanes>
+template <class T, int taps, int kLanes>
 void launch_lanes(const ForwardProblem& problem, cudaStream_t stream) {
-  if (is_step(problem, 1, 2)) return launch<T, W, TapWindow<1, 2, taps>, kLanes, false>(problem, stream);
-  if (is_step(problem, 2, 1)) return launch<T, W, TapWindow<2, 1, taps>, kLanes, true>(problem, stream);
+  if (is_step(problem, 1, 2)) return launch<T, TapWindow<1, 2, taps>, kLanes, false>(problem, stream);
+  if (is_step(problem, 2, 1)) return launch<T, TapWindow<2, 1, taps>, kLanes, true>(problem, stream);
   using R = TapWindow<1, 1, taps>;
   if constexpr (kLanes < channel_lanes(taps))
-    return problem.flipped ? launch<T, W, R, kLanes, true>(problem, stream)
-                           : launch<T, W, R, kLanes, false>(problem, stream);
+    return problem.flipped ? launch<T, R, kLanes, true>(problem, stream) : launch<T, R, kLanes, false>(problem, stream);
   fail_choice(Kernel::kFwdDirect);
 }
 
-template <class T, class W>
-void launch_weight(const ForwardProblem& problem, cudaStream_t stream) {
+template <class T>
+void launch_tiles(const ForwardProblem& problem, cudaStream_t stream) {
   if constexpr (sizeof(T) == 2)
     if (fwd_direct_takes_dilation(problem) && !(is_dense(problem.y) && is_dense(problem.x)))
-      return problem.flipped ? launch<T, W, TapWindow<1, 1, 3>, 2, true, true>(problem, stream)
-                             : launch<T, W, TapWindow<1, 1, 3>, 2, false, true>(problem, stream);
+      return problem.flipped ? launch<T, TapWindow<1, 1, 3>, 2, true, true>(problem, stream)
+                             : launch<T, TapWindow<1, 1, 3>, 2, false, true>(problem, stream);
   const int lanes = fwd_direct_lanes(problem);
-  if (problem.x.taps == 5) return launch_lanes<T, W, 5, 1>(problem, stream);
-  if (lanes == 4) return launch_lanes<T, W, 3, 4>(problem, stream);
-  if (lanes == 2) return launch_lanes<T, W, 3, 2>(problem, stream);
-  launch_lanes<T, W, 3, 1>(problem, stream);
+  if (problem.x.taps == 5) return launch_lanes<T, 5, 1>(problem, stream);
+  if (lanes == 4) return launch_lanes<T, 3, 4>(problem, stream);
+  if (lanes == 2) return launch_lanes<T, 3, 2>(problem, stream);
+  launch_lanes<T, 3, 1>(problem, stream);
 }
 
 }  // namespace
@@ -192,10 +207,7 @@ void launch_fwd_direct(const ForwardProblem& problem, cudaStream_t stream) {
     using T = decltype(zero);
     if constexpr (sizeof(T) == 2)
       if (is_for_direct_images(problem)) return launch_direct_images<T>(problem, stream);
-    if (problem.float32_weight)
-      launch_weight<T, float>(problem, stream);
-    else
-      launch_weight<T, T>(problem, stream);
+    launch_tiles<T>(problem, stream);
   });
 }
 

@@ -138,7 +138,7 @@ void launch_fwd_large(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_pixels(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_direct(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_columns(const ForwardProblem& problem, cudaStream_t stream);
-void launch_fwd_few_taps(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_mma_lines(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_dense_rows(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_rows(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_scale(const ForwardProblem& problem, cudaStream_t stream);

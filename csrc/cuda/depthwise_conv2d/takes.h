@@ -13,7 +13,7 @@ enum class Kernel {
   kFwdPixels,
   kFwdDirect,
   kFwdColumns,
-  kFwdFewTaps,
+  kFwdMmaLines,
   kFwdDenseRows,
   kFwdRows,
   kFwdScale,
@@ -43,7 +43,7 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {"fwd_small",          "fwd_mma",          "fwd_planes",
                                     "fwd_large",          "fwd_pixels",       "fwd_direct",
-                                    "fwd_columns",        "fwd_few_taps",     "fwd_dense_rows",
+                                    "fwd_columns",        "fwd_mma_lines",    "fwd_dense_rows",
                                     "fwd_rows",           "fwd_scale",        "fwd_simple",
                                     "fwd_sliding",        "fwd_torch",        "fwd_cudnn",
                                     "wgrad_small",        "wgrad_mma_planes", "wgrad_mma_pixels",
@@ -217,27 +217,18 @@ inline bool fwd_columns_takes(const Problem& problem) {
          x.out * axis.stride() < kMaxIndex && columns_bytes(problem, axis.stride()) <= kColumnsShared;
 }
 
-// Contiguous, one tap high, stride and dilation 1 along rows that are not short.
-inline bool has_dense_rows(const Problem& problem) {
-  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
-         is_dense(problem.x) && slides_in_int32(problem) && problem.x.out >= 64;
-}
-
-// Few taps wide: a thread an aligned vector of outputs, which two rows may share. Indices of rows that are padding are
-// ints, too.
-constexpr int kFewTapsMost = 4;
-inline bool fwd_few_taps_takes(const Problem& problem) {
-  return has_dense_rows(problem) && problem.x.taps > 1 && problem.x.taps <= kFewTapsMost &&
-         (std::abs(problem.y.pad) + (problem.y.out - 1) * problem.y.down) * problem.x.in < kMaxIndex &&
-         problem.batch * problem.channels <
-             kMaxIndex / std::max(problem.y.out * problem.x.out, problem.y.in * problem.x.in);
-}
-
-// A warp a run of groups of outputs.
-constexpr int kDenseRowsMostTaps = 64;
+// Contiguous, one tap high, stride and dilation 1 along rows. kDenseRowsGroup: taps that a thread takes at a time.
+constexpr int kDenseRowsMostTaps = 64, kDenseRowsGroup = 16;
 inline bool fwd_dense_rows_takes(const Problem& problem) {
-  return has_dense_rows(problem) && problem.x.taps <= kDenseRowsMostTaps &&
+  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
+         is_dense(problem.x) && slides_in_int32(problem) && problem.x.taps > 1 &&
+         problem.x.taps <= kDenseRowsMostTaps && problem.channels < kMaxIndex / kDenseRowsMostTaps &&
          problem.batch * problem.channels < kMaxIndex / problem.y.out / ceil_div(problem.x.out, 4);
+}
+
+// Of these, 16-bit rows that fill half a product: tensor cores.
+inline bool fwd_mma_lines_takes(const Problem& problem, const Gpu& gpu) {
+  return is_16_bit(problem.dtype) && has_tensor_cores(gpu) && problem.x.out >= 64 && fwd_dense_rows_takes(problem);
 }
 
 // Contiguous, one tap high: rows in shared memory, for taps and steps that fit there.
@@ -494,15 +485,16 @@ inline bool torch_cudnn_takes(const Problem& problem) {
 }
 
 // Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
-// case; copying the result back as well pays off under large windows. Others below were not measured after a copy.
+// case; copying the result back as well pays off under large windows. fwd_mma_lines and fwd_dense_rows never gained by
+// it; the others below were not measured after a copy.
 inline bool may_copy_to_planes(Kernel kernel) {
   switch (kernel) {
     case Kernel::kFwdCudnn:
     case Kernel::kFwdColumns:
+    case Kernel::kFwdMmaLines:
+    case Kernel::kFwdDenseRows:
     case Kernel::kWgradTorch:
-    case Kernel::kWgradWholePlanes:
-    case Kernel::kWgradMmaWindows:
-    case Kernel::kWgradMmaLines: return false;
+    case Kernel::kWgradWholePlanes: return false;
     default: return true;
   }
 }
@@ -516,7 +508,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdPixels: return fwd_pixels_takes(problem);
     case Kernel::kFwdDirect: return fwd_direct_lanes(problem) > 0 || fwd_direct_takes_dilation(problem);
     case Kernel::kFwdColumns: return fwd_columns_takes(problem);
-    case Kernel::kFwdFewTaps: return fwd_few_taps_takes(problem);
+    case Kernel::kFwdMmaLines: return fwd_mma_lines_takes(problem, gpu);
     case Kernel::kFwdDenseRows: return fwd_dense_rows_takes(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
     case Kernel::kFwdScale: return fwd_scale_takes(problem);
