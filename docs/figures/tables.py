@@ -132,7 +132,7 @@ def slower() -> str:
     for kind, name in (("cuda", "the GPU"), ("cpu", "the CPU")):
         slow, count = slower_share(kind)
         if count:
-            parts.append(f"{slow} of {count} on {name} ({100 * slow / count:.0f} %)")
+            parts.append(f"{slow} of {count} on {name} ({100 * slow / count:.1f} %)")
     short = [case for run in results.sweeps() for case in run["cases"] if results.torchs_best(case) < BUCKETS[1]]
     slow, count = sum(case["ratio"] < SLOW for case in short), len(short)
     where = "; ".join(unique(machine(run) for run in results.sweeps()))
