@@ -1,7 +1,7 @@
 """aten = "stable" with VARIANT=cuda: the same sources compiled by CUDA 12 and by CUDA 13, two libraries of each module in one wheel.
 
 Which toolkit compiles for which GPUs is what CUDA_ARCHS, TORCH_CUDA_ARCH_LIST or the project's cuda-archs says; without a
-word, the GPUs of our own releases. The runtime of CUDA is linked statically. torch may be a build for the CPU, or for another
+word, DEFAULT. The runtime of CUDA is linked statically. torch may be a build for the CPU, or for another
 CUDA: extensions link its CUDA runtime, and these do not (toolkit_of_build.py). Standard library only.
 """
 

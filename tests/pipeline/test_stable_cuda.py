@@ -43,15 +43,11 @@ def chosen(found):
     return {one.name: one.architectures for one in found}
 
 
-def test_without_a_word_the_gpus_of_our_own_releases(root, homes):
-    spec = importlib.util.spec_from_file_location("nvcc", root / "csrc/nvcc.py")
-    sys.path.insert(0, str(root / "csrc"))
-    try:
-        nvcc = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(nvcc)
-    finally:
-        sys.path.remove(str(root / "csrc"))
-    assert chosen(stable_cuda.toolkits(TABLE, homes)) == nvcc.RELEASES["x86_64"]
+def test_without_a_word_volta_to_blackwell_and_what_comes_after(homes):
+    assert chosen(stable_cuda.toolkits(TABLE, homes)) == {
+        "cuda12": ("70", "75", "80", "86", "90+PTX"),
+        "cuda13": ("100", "120+PTX"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
