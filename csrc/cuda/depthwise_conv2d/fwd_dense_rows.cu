@@ -93,7 +93,8 @@ struct DenseRowsWindow {
   }
 };
 
-// Taps from `from` on, backwards if they are flipped. Many have fixed distances from that, which costs a branch.
+// Taps from `from` on, backwards if they are flipped. More than four are read at constant distances from it, which
+// takes a branch, but no arithmetic for each.
 template <class T, int kTaps>
 __device__ void load_taps(const DenseRowsParams<T>& params, int from, int left, T (&taps)[kTaps]) {
   params.weight.visit([&](const auto& element) {
@@ -186,7 +187,7 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
 
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  constexpr int64_t kFew = 2300;  // outputs a multiprocessor, on an H200: fewer leave most of it idle
+  constexpr int64_t kFew = 2300;  // outputs a multiprocessor of an H200: fewer are divided among more threads
   if (problem.x.taps <= 4) return launch<T, 4, 4>(problem, stream);
   if (problem.x.taps <= 8) return launch<T, 4, 8>(problem, stream);
   if (outputs(problem) < kFew * current_gpu().multiprocessors) return launch<T, 4, kDenseRowsGroup>(problem, stream);
