@@ -31,7 +31,7 @@ FILES = {
     "wgrad_scale_planes": "wgrad_scale",
     "wgrad_scale_pixels": "wgrad_scale",
 }
-HELPERS = {"add_splits", "hold_stream"}
+HELPERS = {"add_splits", "hold_stream", "round_weight"}
 NATIVE = re.compile(r"^(?!aten::).*conv_depthwise2d")  # torch's own kernels; cuDNN's have no common name, its ops have
 CUDNN_OPS = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"}
 TORCH = {"fwd_torch", "fwd_cudnn", "wgrad_torch"}

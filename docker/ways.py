@@ -12,6 +12,8 @@ import children
 import images
 from common import CACHE, DIST, PIP_INSTALL, ROOT, Failure, environment, main_guard, virtual_environment
 
+OF_BENCHMARKS = ("check_choice", "compare_builds", "depthwise_conv2d_random", "saved_results", "sweep_cases")  # tests
+
 
 def run(tools, env, *arguments) -> None:
     children.run([tools / "python", *arguments], env=env, cwd=CACHE / "ways")
@@ -19,7 +21,11 @@ def run(tools, env, *arguments) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="tests/ways alone, without the op suite for each build")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tests/ways and the tests of benchmarks/, without the op suite for each build",
+    )
     quick = parser.parse_args().quick
     wheels = images.own_wheels(DIST)
     if len(wheels) != 1:
@@ -41,6 +47,8 @@ def main() -> None:
     print("==> tests/ways: all builds agree; a just-in-time build survives kills", flush=True)
     run(tools, env, *pytest, ROOT / "tests/ways")
     if quick:
+        print("==> the tests of benchmarks/, which a wheel's tests come without", flush=True)
+        run(tools, env, *pytest, *(ROOT / f"tests/test_{name}.py" for name in OF_BENCHMARKS))
         return
     suite = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.name != "test_cuda.py"]
     library = CACHE / "ways/cmake/customops/libcustomops.so"

@@ -1,13 +1,17 @@
 """depthwise_conv2d where CUDA's kernels divide their work in ways of their own; the same sizes on CPUs."""
 
+import math
+
 import pytest
 import torch
 from depthwise import (
     assert_all,
+    assert_close,
     image,
     memory_formats,
     opened,  # noqa: F401
     randn,
+    reference,
     size_that_chooses,
 )
 from torch.nn import functional as F
@@ -289,6 +293,45 @@ def test_odd_rows_of_16_bit_numbers(shape, kernel, stride, memory_format, device
     x = image(shape, torch.float16, device, memory_format)
     weight = randn(x.shape[1], 1, kernel, kernel, dtype=torch.float16, device=device, seed=1)
     assert_all(x, weight, None, stride, kernel // 2)
+
+
+def between_nan(shape, start, device, seed):
+    """A channels_last image that starts so many elements after an aligned address, with NaN before and after it."""
+    batch, channels, height, width = shape
+    memory = torch.full((start + math.prod(shape) + 9,), math.nan, dtype=torch.bfloat16, device=device)
+    view = memory[start : start + math.prod(shape)].view(batch, height, width, channels).permute(0, 3, 1, 2)
+    return view.copy_(randn(*shape, seed=seed))
+
+
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize(
+    ("chosen", "direction", "stride", "shape"),
+    [
+        ("fwd_pixels", "fwd", 1, (8, 61, 25, 31)),
+        ("fwd_pixels", "fwd", 2, (8, 66, 25, 31)),
+        ("fwd_pixels", "dgrad", 1, (8, 33, 31, 25)),
+        ("fwd_pixels", "dgrad", 2, (8, 167, 27, 31)),
+        ("wgrad_pixels", "wgrad", 2, (8, 87, 31, 29)),
+        ("wgrad_mma_pixels", "wgrad", 1, (64, 151, 7, 9)),
+        ("wgrad_mma_pixels", "wgrad", 1, (8, 45, 47, 45)),
+        ("wgrad_mma_pixels", "wgrad", 1, (8, 50, 27, 33)),
+    ],
+)
+def test_channels_that_aligned_accesses_do_not_divide(chosen, direction, stride, shape, start, device):
+    """CUDA's kernels copy all 16 bytes that such channels lie in. In each image they are aligned in another way."""
+    size = size_that_chooses(chosen, [direction], torch.bfloat16, "nhwc", shape, 7, stride, 3)
+    if device == "cpu":
+        size = (3, size[1] % 8 + 16, *size[2:])
+    x = between_nan(size, start, device, 0).requires_grad_()
+    weight = randn(size[1], 1, 7, 7, dtype=torch.bfloat16, device=device, seed=1).requires_grad_()
+    y = depthwise_conv2d(x, weight, None, stride, 3)
+    grad = between_nan(y.shape, start, device, 2)
+    theirs = [t.detach().double().cpu().requires_grad_() for t in (x, weight)]
+    expected = reference(*theirs, None, stride, 3)
+    assert_close(y.detach(), expected.detach())
+    oracles = torch.autograd.grad(expected, theirs, grad.double().cpu())
+    for gradient, oracle in zip(torch.autograd.grad(y, (x, weight), grad), oracles, strict=True):
+        assert_close(gradient, oracle)
 
 
 def test_infinities_and_nan_in_gradients_of_windows_wider_than_images(device):

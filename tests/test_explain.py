@@ -71,8 +71,8 @@ MEASURED = [
     ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_pixels"),
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 2, 1, 1, "fwd_direct"),
     ("fwd", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),  # no vectors of channels
-    ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
-    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_sliding"),
+    ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (9, 9), 1, 4, 1, "fwd_mma after a copy"),
+    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (9, 9), 1, 4, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
     ("fwd", "H200", "float32", "nhwc", (1, 124, 28, 28), (29, 29), 1, 14, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 32, 112, 112), (31, 31), 2, 15, 1, "fwd_sliding after a copy"),
@@ -119,7 +119,7 @@ MEASURED = [
 REFUSED = [
     ("dgrad", "H200", "float32", "nchw", (1, 1, 40, 40), (5, 3), 1, (2, 1), 1, "fwd_torch"),
     ("fwd", "V100", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma"),
-    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (7, 7), 1, 3, 1, "fwd_mma after a copy"),
+    ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (9, 9), 1, 4, 1, "fwd_mma after a copy"),
     ("fwd", "V100", "float16", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_mma_lines"),
     ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_planes"),

@@ -46,6 +46,15 @@ __device__ void copy_async(unsigned shared, const void* global) {
   *static_cast<Bits<bytes>*>(__cvta_shared_to_generic(shared)) = *static_cast<const Bits<bytes>*>(global);
 }
 
+// Copies the aligned 16 bytes that `from` lies in, without what is at `end` or after it.
+template <class T>
+__device__ void copy_aligned(unsigned shared, const T* from, const T* end) {
+  from = reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(from) / kAccess * kAccess);
+  if (end - from >= kAccess / int(sizeof(T))) return copy_async<kAccess, true>(shared, from);
+#pragma unroll 1
+  for (; from < end; ++from, shared += sizeof(T)) copy_async<sizeof(T)>(shared, from);
+}
+
 constexpr int kMaxStages = 4;
 
 // Waits for all copies but those since the last `groups` calls of commit_copies.
@@ -168,6 +177,22 @@ struct Loads {
         copy_async<8>(shared, image + from_offset);
       else
         copy_async<4>(shared, image + from_offset);
+    }
+  }
+  // Vectors of 16 bytes that contain what the source says, wherever it starts; the image's tensor ends at `end`.
+  template <class T>
+  __device__ void issue_aligned(T* patch, const T* image, const T* end) const {
+    const unsigned shared = shared_address(patch);
+    const auto copy = [&](int to, int from) {
+      if (from >= 0) copy_aligned(shared + to * unsigned(sizeof(T)), image + from, end);
+    };
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) copy(to[i], from[i]);
+#pragma unroll 1
+    for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
+      int to_offset, from_offset;
+      source(at, to_offset, from_offset);
+      copy(to_offset, from_offset);
     }
   }
   // The elements beyond kKept, where a vector is one 16-bit element: several are under way before the first is waited
@@ -335,6 +360,22 @@ struct PixelsTile {
         divided_columns(columns) {}
   int64_t elements() const { return int64_t(rows) * columns * pixel; }
 };
+
+// Where 16 bytes do not divide the channels of 16-bit images, tiles can be copied by 16 bytes even so: "shifted". The
+// aligned vectors that a pixel's channels lie in are copied, one more than channels that are aligned have; in shared
+// memory its channels then start as far from the alignment as in memory.
+template <class T>
+constexpr int kAccessElements = kAccess / int(sizeof(T));
+
+// The number of an element in memory, modulo 2^32.
+template <class T>
+__device__ unsigned element_of(const T* image, int64_t offset) {
+  return unsigned(reinterpret_cast<uintptr_t>(image) / sizeof(T) + offset);
+}
+template <class T>
+__device__ int shift_of(unsigned element) {
+  return int(element % kAccessElements<T>);
+}
 
 struct PixelsSource {
   static constexpr bool kPastL1 = true;

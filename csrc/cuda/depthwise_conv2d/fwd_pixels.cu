@@ -36,19 +36,20 @@ struct FwdPixelsParams {
   Divider<uint32_t> chunk, chunks, blocks_x, tiles_x;  // a chunk: vectors of channels; tiles: of threads
 };
 
-template <class T, class R>
+// kShifted: pixels are not aligned, see copy_images.cuh.
+template <class T, class R, bool kShifted>
 __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ FwdPixelsParams<T> params) {
   using S = FwdPixelsTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
-  constexpr int kSpan = R::span(S::kX);
+  constexpr int kSpan = R::span(S::kX), kVector = kAccessElements<T>;
   extern __shared__ __align__(kAccess) char shared[];
   const int elements = params.tile.rows * params.tile.columns * params.tile.pixel;
   const int stage_elements = (elements + kAccess - 1) / kAccess * kAccess;
   T* const patches = reinterpret_cast<T*>(shared);
   clear(shared, params.stages * stage_elements * int(sizeof(T)));
   uint32_t rest = blockIdx.x, member = threadIdx.x;
-  const int first_channel = int(params.chunks.divmod(rest)) * params.tile.pixel;
+  const int first_channel = int(params.chunks.divmod(rest) * params.chunk.divisor) * S::kLanes;
   const int vector = int(params.chunk.divmod(member)) * S::kLanes, channel = first_channel + vector;
   const int bx = int(params.blocks_x.divmod(rest)) * int(params.tiles_x.divisor) * S::kX;
   const int by = int(rest) * (params.tiles / int(params.tiles_x.divisor)) * S::kY;
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
                             bx / R::kUp * R::kDown - params.left,
                             params.in_h,
                             params.in_w,
-                            params.channels - first_channel,
+                            params.channels - first_channel + (kShifted ? kVector - 1 : 0),
                             params.channels};
   const Loads<4, PixelsSource> loads(source, source.all());
   const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels,
@@ -78,8 +79,16 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
   const T* in = params.in + begin * in_image + first_channel;
   T* out = params.out + begin * out_image + channel;
   const int row_step = params.tile.columns * params.tile.pixel;
+  const T* const end_of_images = params.in + params.batch * in_image;
+  const int image_row = params.in_w * params.channels;
+  // Of the tile's first pixel: the number of its first channel in memory, which says how it is aligned.
+  unsigned first = element_of(in, int64_t(source.y0) * image_row + source.x0 * params.channels);
   const auto load = [&](int stage) {
-    loads.issue_bytes(params.load_bytes, patches + stage * stage_elements, in);
+    T* const patch = patches + stage * stage_elements;
+    if constexpr (kShifted)
+      loads.issue_aligned(patch, in, end_of_images);
+    else
+      loads.issue_bytes(params.load_bytes, patch, in);
     in += in_image;
   };
   const auto compute = [&](int stage) {
@@ -89,6 +98,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
       const int tx = int(params.tiles_x.divmod(ty)), ox = bx + tx * S::kX, oy = by + int(ty) * S::kY;
       if (ox >= params.out_w || oy >= params.out_h) continue;
       const T* from = patch + int(ty) * S::kStepY * row_step + tx * S::kStepX * params.tile.pixel;
+      unsigned element = first + int(ty) * S::kStepY * image_row + tx * S::kStepX * params.channels;
       A sum[S::kY][S::kX][S::kLanes];
 #pragma unroll
       for (int y = 0; y < S::kY; ++y)
@@ -97,11 +107,12 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
 #pragma unroll
           for (int v = 0; v < S::kLanes; ++v) sum[y][x][v] = bias[v];
 #pragma unroll
-      for (int i = 0; i < R::span(S::kY); ++i, from += row_step) {
+      for (int i = 0; i < R::span(S::kY); ++i, from += row_step, element += image_row) {
         A row[kSpan][S::kLanes];
 #pragma unroll
         for (int j = 0; j < kSpan; ++j) {
-          const V value = *reinterpret_cast<const V*>(from + j * params.tile.pixel);
+          const int shift = kShifted ? shift_of<T>(element + j * params.channels) : 0;
+          const V value = *reinterpret_cast<const V*>(from + j * params.tile.pixel + shift);
 #pragma unroll
           for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value.at[v]);
         }
@@ -120,19 +131,22 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
         }
       }
     }
-    out += out_image;
+    out += out_image, first += unsigned(in_image);
   };
   for_images(end - begin, params.stages, load, compute);
 }
 
-template <class T, class R>
+template <class T, class R, bool kShifted>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   using S = FwdPixelsTile<R>;
   using V = Vector<T, S::kLanes>;
-  const int64_t vectors = problem.channels / S::kLanes, chunk = channel_chunk(vectors, S::kLanes, sizeof(V));
+  const int64_t vectors = problem.channels / S::kLanes,
+                chunk = kShifted ? shifted_chunk(vectors, S::kLanes) : channel_chunk(vectors, S::kLanes, sizeof(V));
   const int64_t chunks = ceil_div(vectors, chunk), members = kBlock / chunk;
   const int64_t image_tiles_x = ceil_div(problem.x.out, S::kX), image_tiles_y = ceil_div(problem.y.out, S::kY);
-  const int64_t pixel = chunk * S::kLanes, vector = channel_vector<T>(problem.in, problem.in, problem.channels, pixel);
+  const int64_t pixel = chunk * S::kLanes + (kShifted ? kAccessElements<T> : 0);
+  const int64_t vector =
+      kShifted ? kAccessElements<T> : channel_vector<T>(problem.in, problem.in, problem.channels, pixel);
   const auto rows = [](int64_t y) { return (y - 1) * S::kStepY + R::span(S::kY); };
   const auto columns = [](int64_t x) { return (x - 1) * S::kStepX + R::span(S::kX); };
   const auto [tiles_x, tiles_y] = tiles_of_block(image_tiles_x, image_tiles_y, members, [&](int64_t x, int64_t y) {
@@ -151,12 +165,19 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const BlockNeeds needs{chunks * blocks_x * blocks_y, threads, 128, stage, 0, params.load_bytes == 16};
   const BatchSplit split = split_batch(problem, sizeof(T), needs);
   params.images_a_split = split.images, params.stages = split.stages;
-  while (params.stages > 1 && !allow_shared<fwd_pixels<T, R>>(params.stages * stage)) --params.stages;
+  while (params.stages > 1 && !allow_shared<fwd_pixels<T, R, kShifted>>(params.stages * stage)) --params.stages;
   params.chunk = Divider<uint32_t>(chunk), params.chunks = Divider<uint32_t>(chunks);
   params.blocks_x = Divider<uint32_t>(blocks_x), params.tiles_x = Divider<uint32_t>(tiles_x);
-  launch_kernel<fwd_pixels<T, R>>(Kernel::kFwdPixels, chunks * blocks_x * blocks_y,
-                                  ceil_div(problem.batch, params.images_a_split), threads, params.stages * stage,
-                                  params, stream);
+  launch_kernel<fwd_pixels<T, R, kShifted>>(Kernel::kFwdPixels, chunks * blocks_x * blocks_y,
+                                            ceil_div(problem.batch, params.images_a_split), threads,
+                                            params.stages * stage, params, stream);
+}
+
+template <class T, class R>
+void launch(const ForwardProblem& problem, cudaStream_t stream) {
+  if constexpr (sizeof(T) == 2 && R::kTaps == 7)
+    if (problem.channels % 4 != 0) return launch<T, R, true>(problem, stream);
+  launch<T, R, false>(problem, stream);
 }
 
 template <class T, int taps>

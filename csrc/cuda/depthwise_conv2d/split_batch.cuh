@@ -29,6 +29,12 @@ inline int64_t channel_chunk(int64_t vectors, int64_t lanes, int64_t bytes) {
   return target;
 }
 
+// The same where tiles are copied shifted (copy_images.cuh): as even as possible, up to 32 channels.
+inline int64_t shifted_chunk(int64_t vectors, int64_t lanes) {
+  const int64_t most = 32 / lanes;
+  return round_up(ceil_div(vectors, ceil_div(vectors, most)), 8 / lanes);
+}
+
 // How many of image_tiles_x by image_tiles_y threads' tiles such a block takes. `pixels(x, y)` is what it reads for so
 // many, 0 where that is too much. The best choice does much work for what it reads, and gives every member of the block
 // its share.

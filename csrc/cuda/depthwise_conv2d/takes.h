@@ -292,7 +292,7 @@ inline bool wgrad_mma_planes_takes(const Problem& problem, const Gpu& gpu) {
 inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
   const int64_t least = std::min(problem.x.out, problem.y.out), most = std::max(problem.x.out, problem.y.out);
   if (!problem.channels_last || problem.x.down != 1 || !wgrad_mma_takes(problem, gpu) ||
-      (!has_channel_vectors(problem, 8) && (problem.x.taps == 5 || most > 16)))
+      (!has_channel_vectors(problem, 8) && problem.x.taps == 5))
     return false;
   const int64_t all_steps = ceil_div(problem.x.out, 8), steps = ceil_div(all_steps, ceil_div(all_steps, 7));
   const int64_t pitch = ((steps + 1) | 1) * 8, grad_pitch = (steps | 1) * 8;
@@ -310,7 +310,8 @@ inline bool wgrad_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
       elements(16, pitch, 0, round_up(problem.x.pad, 2), problem.y.in, problem.x.in, pitch / 8) +
       elements(grad_rows, grad_pitch, shifts - 1 - problem.y.pad, 0, problem.y.out, problem.x.out, steps);
   const int64_t planes = 16 * pitch + 8 + grad_rows * grad_pitch + 8;
-  if (2 * 16 * (stage + planes) > gpu.shared_a_block) return false;
+  const int64_t pixel = has_channel_vectors(problem, 8) ? 16 : 24;  // copied shifted (copy_images.cuh)
+  if (2 * (pixel * stage + 16 * planes) > gpu.shared_a_block) return false;
   // 5x5: only where one patch holds the image and more than half of each of its sides is filled; multiply-adds are
   // faster otherwise.
   return problem.x.taps == 7 ? least > 8 || most <= 16 : least > 8 && most <= 16;

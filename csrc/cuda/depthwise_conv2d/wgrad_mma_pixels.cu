@@ -12,7 +12,7 @@ template <class T>
 struct WgradMmaPixelsParams : WgradMmaParams<T> {
   PixelsTile tile, grad_tile;  // as copied; the rows and columns around them are zero
   int lead, grad_lead;         // elements before these, in a plane
-  int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, image_blocks, load_bytes;
+  int plane_bytes, grad_plane_bytes, planes_at, grad_planes_at, image_blocks;
   Divider<uint32_t> chunks, blocks_x, pairs, grad_pairs;
 };
 
@@ -25,70 +25,50 @@ struct SwizzledPixelsSource : PixelsSource {
   }
 };
 
-// Where channels are odd: a thread reads two channels of pixels below each other, one by one, up to eight pixels of
-// image and gradient each before the first is waited for. Tiles are a multiple of eight columns wide, so that a thread
-// swizzles all pixels alike, and no wider than a block has threads for.
-template <class T>
-struct PairsOfRows {
-  static constexpr int kPairs = kTogether / 2, kAtOnce = 8;
-  int from, to, from_step, to_step, n;  // the first pair's offsets, those to the next, and the number of pairs
-  bool two;                             // unless the second of the pair is no channel any more
-
-  __device__ explicit PairsOfRows(const SwizzledPixelsSource& source) {
-    const PixelsTile& tile = source.tile;
-    const int pixel = threadIdx.x / kPairs, v = threadIdx.x % kPairs * 2, step = blockDim.x / kPairs / tile.columns;
-    const int row = pixel / tile.columns, column = pixel % tile.columns, y = source.y0 + row, x = source.x0 + column;
-    const int first = max(0, step - 1 - y) / step, end = (min(tile.rows - row, source.h - y) + step - 1) / step;
-    const bool inside = row < step && unsigned(x) < unsigned(source.w) && v < source.channels;
-    n = inside ? end - first : 0, two = v + 1 < source.channels;
-    from_step = step * source.w * source.all_channels, to_step = step * tile.columns * kTogether;
-    to = pixel * kTogether + v, to = (to ^ (to >> 3 & 8)) + first * to_step;
-    from = (y * source.w + x) * source.all_channels + v + first * from_step;
-  }
-  __device__ void read(const T* image, int begin, Vector<T, 2> (&value)[kAtOnce]) const {
-    image += from + begin * from_step;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i, image += from_step) {
-      if (begin + i < n) value[i].at[0] = image[0];
-      if (begin + i < n && two) value[i].at[1] = image[1];
-    }
-  }
-  __device__ void write(T* patch, int begin, const Vector<T, 2> (&value)[kAtOnce]) const {
-    patch += to + begin * to_step;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i, patch += to_step)
-      if (begin + i < n) *reinterpret_cast<Vector<T, 2>*>(patch) = value[i];
-  }
-};
-
-template <class T>
-__device__ inline void copy_pairs(const PairsOfRows<T>& in, const T* image, T* patch, const PairsOfRows<T>& grad_in,
-                                  const T* grad, T* grad_patch) {
-  constexpr int kAtOnce = PairsOfRows<T>::kAtOnce;
-#pragma unroll 1
-  for (int begin = 0; begin < max(in.n, grad_in.n); begin += kAtOnce) {
-    Vector<T, 2> value[kAtOnce] = {}, grad_value[kAtOnce] = {};
-    in.read(image, begin, value);
-    grad_in.read(grad, begin, grad_value);
-    in.write(patch, begin, value);
-    grad_in.write(grad_patch, begin, grad_value);
-  }
-}
-
 constexpr int kOneLine = 1 << 24;
+
+// Elements of a pixel that was copied shifted (copy_images.cuh).
+template <class T>
+constexpr int kShiftedPixel = kTogether + kAccessElements<T>;
+
+// Moves the channels of 16 shifted pixels, from `pixel` on, to where their room starts: two lanes a pixel. first: the
+// number in memory of the tile's first channel; row: elements to the next row of the image.
+template <class T>
+__device__ inline void align_channels(unsigned tile, int pixel, Divider<uint32_t> columns, unsigned first, int row,
+                                      int channels) {
+  const int lane = threadIdx.x % kWarp;
+  uint32_t y = pixel + lane / 2;
+  const unsigned at = tile + y * unsigned(kShiftedPixel<T> * sizeof(T)) + lane % 2 * kAccess;
+  const unsigned x = columns.divmod(y);
+  const int shift = shift_of<T>(first + y * row + x * channels);
+  uint32_t word[5];
+#pragma unroll
+  for (int i = 0; i < 5; ++i)
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word[i]) : "r"(at + (shift / 2 + i) * 4) : "memory");
+  const unsigned bytes = shift % 2 == 0 ? 0x3210 : 0x5432;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) word[i] = __byte_perm(word[i], word[i + 1], bytes);
+  __syncwarp();
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+               "r"(word[3])
+               : "memory");
+  __syncwarp();
+}
 
 // Sorts pixels of a tile by channel, into planes `plane_bytes` apart: by 16 pixels, from the first to before the last
 // of these; `pairs` of them are a line, after which the planes have `beyond` bytes more. (Where all is one line,
-// kOneLine.)
+// kOneLine.) Before, align(i) is called for each.
+template <int pixel_bytes, class Align>
 __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane_bytes, int first, int last,
-                                       Divider<uint32_t> pairs, int beyond) {
-  const int lane = threadIdx.x % kWarp;
-  tile += (lane % 8 + lane / 16 * 8) * 32 + ((lane / 8 ^ lane / 4) & 1) * 16;
+                                       Divider<uint32_t> pairs, int beyond, const Align& align) {
+  const int lane = threadIdx.x % kWarp, swizzle = pixel_bytes == 32 ? lane / 4 : 0;
+  tile += (lane % 8 + lane / 16 * 8) * pixel_bytes + ((lane / 8 ^ swizzle) & 1) * 16;
   planes += lane / 4 * plane_bytes + lane % 4 * 4;
   for (int i = first + threadIdx.x / kWarp; i < last; i += blockDim.x / kWarp) {
+    align(i);
     uint32_t four[4], line = i;
     pairs.divmod(line);
-    load_matrices<true>(four, tile + i * 512);
+    load_matrices<true>(four, tile + i * 16 * pixel_bytes);
     const unsigned to = planes + i * 32 + line * beyond;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -97,11 +77,12 @@ __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane
 }
 
 // kOwn: planes of a warp. Two, where so many of these blocks fit into a multiprocessor that their warps keep it busy.
-// kBytes: of pixels, copied at a time; kFew: 4 or 8, whatever their channels are aligned for.
-constexpr int kFew = 0, kSingly = 2;
+// bytes: of pixels, copied at a time. kUnaligned: 16, and pixels are copied shifted.
+constexpr int kUnaligned = 0;
 template <int own, int bytes>
 struct PixelsBlock {
-  static constexpr int kBytes = bytes;
+  static constexpr bool kShifted = bytes == kUnaligned;
+  static constexpr int kBytes = kShifted ? kAccess : bytes;
   static constexpr int kOwn = own, kWarps = kTogether / own, kThreads = kWarps * kWarp;
   static constexpr int at_once(int taps) { return own == 1 ? 1 : (taps == 5 ? 3 : 2); }  // on a multiprocessor
 };
@@ -123,12 +104,13 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const int y = by * S::kDown - params.top + params.lead / params.pitch,
             x = bx * S::kDown - params.left + params.lead % params.pitch;
   const int grad_y = by - params.grad_top + params.grad_lead / params.grad_pitch;
-  const SwizzledPixelsSource source{
-      {params.tile, y, x, params.in_h, params.in_w, params.channels - channel, params.channels}};
-  const SwizzledPixelsSource grad_source{
-      {params.grad_tile, grad_y, bx, params.out_h, params.out_w, params.channels - channel, params.channels}};
-  const Loads<2, SwizzledPixelsSource> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
-  const PairsOfRows<T> pairs(source), grad_pairs(grad_source);
+  using Source = std::conditional_t<B::kShifted, PixelsSource, SwizzledPixelsSource>;
+  constexpr int kPixelBytes = (B::kShifted ? kShiftedPixel<T> : kTogether) * int(sizeof(T));
+  const int channels = params.channels - channel + (B::kShifted ? kAccessElements<T> - 1 : 0);
+  const PixelsSource pixels{params.tile, y, x, params.in_h, params.in_w, channels, params.channels};
+  const PixelsSource grad_pixels{params.grad_tile, grad_y, bx, params.out_h, params.out_w, channels, params.channels};
+  const Source source{pixels}, grad_source{grad_pixels};
+  const Loads<2, Source> loads(source, source.all()), grad_loads(grad_source, grad_source.all());
   const int64_t in_image = int64_t(params.channels) * params.in_h * params.in_w,
                 out_image = int64_t(params.channels) * params.out_h * params.out_w;
   const T* in = params.in + begin * in_image + channel;
@@ -145,25 +127,39 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const unsigned to_in = start + params.planes_at + (at.in_row * params.pitch + at.in_column) * unsigned(sizeof(T));
   const unsigned to_grad = start + params.grad_planes_at + at.grad_row * params.grad_pitch * unsigned(sizeof(T));
   float sum[B::kOwn][S::kTaps][S::kDown][4] = {};
+  const T *const end_in = params.in + params.batch * in_image, *const end_grad = params.grad + params.batch * out_image;
+  const int in_row = params.in_w * params.channels, grad_row = params.out_w * params.channels;
+  unsigned first_in = element_of(in, int64_t(y) * in_row + x * params.channels),
+           first_grad = element_of(grad_in, int64_t(grad_y) * grad_row + bx * params.channels);
   const auto load = [&](int stage) {
     T* const patch = patches + stage * params.stage_bytes / int(sizeof(T));
     T* const grad_patch = patch + params.grad_at / int(sizeof(T));
-    if constexpr (B::kBytes == kSingly) {
-      copy_pairs(pairs, in, patch, grad_pairs, grad_in, grad_patch);
+    if constexpr (B::kShifted) {
+      loads.issue_aligned(patch, in, end_in);
+      grad_loads.issue_aligned(grad_patch, grad_in, end_grad);
     } else {
-      const int bytes = B::kBytes == kAccess ? kAccess : params.load_bytes;
-      loads.issue_bytes(bytes, patch, in);
-      grad_loads.issue_bytes(bytes, grad_patch, grad_in);
+      loads.issue_bytes(B::kBytes, patch, in);
+      grad_loads.issue_bytes(B::kBytes, grad_patch, grad_in);
     }
     in += in_image, grad_in += out_image;
   };
   const auto compute = [&](int stage) {
-    const unsigned patch = start + stage * params.stage_bytes;
-    sort_by_channel(patch, start + params.planes_at + params.lead * int(sizeof(T)), params.plane_bytes, first, last,
-                    params.pairs, params.pitch * int(sizeof(T)) - int(params.pairs.divisor) * 32);
-    sort_by_channel(patch + params.grad_at, start + params.grad_planes_at + params.grad_lead * int(sizeof(T)),
-                    params.grad_plane_bytes, grad_first, grad_last, params.grad_pairs,
-                    params.grad_pitch * int(sizeof(T)) - int(params.grad_pairs.divisor) * 32);
+    const unsigned patch = start + stage * params.stage_bytes, grad_patch = patch + params.grad_at;
+    const auto align = [&](int i) {
+      if constexpr (B::kShifted)
+        align_channels<T>(patch, i * 16, params.tile.divided_columns, first_in, in_row, params.channels);
+    };
+    const auto align_grad = [&](int i) {
+      if constexpr (B::kShifted)
+        align_channels<T>(grad_patch, i * 16, params.grad_tile.divided_columns, first_grad, grad_row, params.channels);
+    };
+    sort_by_channel<kPixelBytes>(patch, start + params.planes_at + params.lead * int(sizeof(T)), params.plane_bytes,
+                                 first, last, params.pairs,
+                                 params.pitch * int(sizeof(T)) - int(params.pairs.divisor) * 32, align);
+    sort_by_channel<kPixelBytes>(grad_patch, start + params.grad_planes_at + params.grad_lead * int(sizeof(T)),
+                                 params.grad_plane_bytes, grad_first, grad_last, params.grad_pairs,
+                                 params.grad_pitch * int(sizeof(T)) - int(params.grad_pairs.divisor) * 32, align_grad);
+    first_in += unsigned(in_image), first_grad += unsigned(out_image);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < B::kOwn; ++i) {
@@ -202,10 +198,7 @@ template <class T, class S, class B>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradMmaPixelsParams<T> params{};
   set_images<S>(problem, 2, params);
-  const int vector = B::kBytes == kAccess   ? kAccess / sizeof(T)
-                     : B::kBytes == kSingly ? 2  // pairs
-                                            : channel_vector<T>(params.in, params.grad, problem.channels, kTogether);
-  params.load_bytes = vector * int(sizeof(T));
+  const int pixel = B::kShifted ? kShiftedPixel<T> : kTogether;
   const int64_t all_steps = ceil_div(problem.x.out, kColumns);
   params.steps = int(ceil_div(all_steps, ceil_div(all_steps, 7)));
   set_patch<S>(1, params);
@@ -220,7 +213,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
     if (whole * kColumns != pitch) whole = int(round_up(whole, 2));
     const bool one = blocks_x == 1 && before + whole * kColumns <= pitch;
     const int columns = one ? whole : groups, top = blocks_y == 1 ? above : 0;
-    to = PixelsTile(blocks_y == 1 ? round_up(std::min(h, rows - top), 2) : rows, columns * kColumns, kTogether, vector);
+    to = PixelsTile(blocks_y == 1 ? round_up(std::min(h, rows - top), 2) : rows, columns * kColumns, pixel,
+                    B::kBytes / int(sizeof(T)));
     lead = top * pitch + (one ? before : 0);
     pairs = Divider<uint32_t>(columns % 2 == 0 ? columns / 2 : kOneLine);
   };
@@ -266,9 +260,10 @@ void launch_wgrad_mma_pixels(const WgradProblem& problem, cudaStream_t stream) {
     if constexpr (S::kDown == 1) {
       if (one_patch && wide) return launch<T, S, PixelsBlock<2, kAccess>>(problem, stream);
       if constexpr (S::kTaps == 7) {
-        if (one_patch && has_channel_vectors(problem, 2)) return launch<T, S, PixelsBlock<2, kFew>>(problem, stream);
-        if (one_patch) return launch<T, S, PixelsBlock<2, kSingly>>(problem, stream);
-        if (wide) return launch<T, S, PixelsBlock<1, kAccess>>(problem, stream);
+        if (one_patch && has_channel_vectors(problem, 4)) return launch<T, S, PixelsBlock<2, 8>>(problem, stream);
+        if (one_patch) return launch<T, S, PixelsBlock<2, kUnaligned>>(problem, stream);
+        return wide ? launch<T, S, PixelsBlock<1, kAccess>>(problem, stream)
+                    : launch<T, S, PixelsBlock<1, kUnaligned>>(problem, stream);
       }
     }
     fail_choice(Kernel::kWgradMmaPixels);
