@@ -40,7 +40,7 @@ ops = torch.ops.customops
         ((2, 8, 70, 33), (7,), 2, 2),
         ((2, 24, 14, 14), (7,), 2, (3, 0)),
         ((1, 1, 1500, 1500), (5,), 1, "same"),
-        # Small images, and channels that are no multiple of eight: copied by four bytes.
+        # Small images, also of channels that are no multiple of four.
         ((64, 96, 7, 7), (7,), 1, "same"),
         ((116, 150, 7, 6), (7,), 1, 3),
         ((33, 50, 14, 13), (7,), 1, 3),
@@ -76,7 +76,7 @@ def test_weight_gradients_of_16_bit_images(shape, kernels, stride, padding, dtyp
     ],
 )
 def test_weight_gradients_of_odd_channels(shape, padding, dtype, device):
-    """Tensor cores read them one by one, a thread pixels below each other."""
+    """The kernel on tensor cores copies the aligned 16 bytes around them."""
     shape = size_that_chooses("wgrad_mma_pixels", ["wgrad"], dtype, "nhwc", shape, 7, 1, padding)
     test_weight_gradients_of_16_bit_images(shape, (7,), 1, padding, dtype, torch.channels_last, device)
 

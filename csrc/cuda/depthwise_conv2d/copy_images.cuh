@@ -179,7 +179,8 @@ struct Loads {
         copy_async<4>(shared, image + from_offset);
     }
   }
-  // Vectors of 16 bytes that contain what the source says, wherever it starts; the image's tensor ends at `end`.
+  // Copies the aligned vectors of 16 bytes that contain the source's elements, without what is at `end`, where an
+  // allocation may end, or after it.
   template <class T>
   __device__ void issue_aligned(T* patch, const T* image, const T* end) const {
     const unsigned shared = shared_address(patch);
@@ -361,13 +362,13 @@ struct PixelsTile {
   int64_t elements() const { return int64_t(rows) * columns * pixel; }
 };
 
-// Where 16 bytes do not divide the channels of 16-bit images, tiles can be copied by 16 bytes even so: "shifted". The
-// aligned vectors that a pixel's channels lie in are copied, one more than channels that are aligned have; in shared
-// memory its channels then start as far from the alignment as in memory.
+// Shifted copies: where a pixel's channels do not start at a multiple of 16 bytes, the aligned vectors that contain
+// them are copied. Such a pixel has room for one more vector in shared memory, and its first channel lies address % 16
+// bytes after the start of that room.
 template <class T>
 constexpr int kAccessElements = kAccess / int(sizeof(T));
 
-// The number of an element in memory, modulo 2^32.
+// An address by its element, modulo 2^32: only the remainder by a vector's elements is used.
 template <class T>
 __device__ unsigned element_of(const T* image, int64_t offset) {
   return unsigned(reinterpret_cast<uintptr_t>(image) / sizeof(T) + offset);

@@ -1,0 +1,71 @@
+"""The estimate of a release's size from a wheel for one architecture: docker/release_size.py."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+import release_size
+from common import Failure
+
+FOUND = {"machine_code": 5e6, "ptx": 7e6, "rest": 4e6}
+
+
+def test_each_architecture_counts():
+    assert release_size.estimate(FOUND, {"cuda12": ("70", "90+PTX")}) == 4e6 + 2 * 5e6 + 7e6
+    assert release_size.estimate(FOUND, {"cuda13": ("100",)}) == pytest.approx(4e6 + release_size.CUDA_13 * 5e6)
+
+
+def test_parts_of_a_wheel(monkeypatch, tmp_path):
+    """Stored bytes count as what deflate leaves of the library."""
+    body = bytes(range(256)) * 40 + bytes(10240)
+    share = len(zlib.compress(body, 9)) / len(body)
+    path = wheel_of(
+        monkeypatch, tmp_path, [("machine_code", 90, 6000), ("machine_code", 90, 2000), ("ptx", 90, 1000)], body
+    )
+    found = release_size.parts(path)
+    assert found["machine_code"] == pytest.approx(8000 * share)
+    assert found["ptx"] == pytest.approx(1000 * share)
+    assert sum(found.values()) == pytest.approx(path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        [("machine_code", 90, 1)],
+        [("machine_code", 90, 1), ("ptx", 80, 1)],
+        [("machine_code", 90, 1), ("machine_code", 80, 1), ("ptx", 90, 1)],
+    ],
+)
+def test_other_architectures_are_refused(images, monkeypatch, tmp_path):
+    with pytest.raises(Failure, match="machine code and PTX of sm_90, and no more"):
+        release_size.parts(wheel_of(monkeypatch, tmp_path, images, b"x"))
+
+
+def test_a_release_that_is_too_large(monkeypatch, capsys):
+    monkeypatch.setattr(release_size, "parts", lambda path: FOUND)
+    monkeypatch.setattr("sys.argv", ["release_size.py", "a.whl"])
+    monkeypatch.setattr(release_size.nvcc, "RELEASES", {"x86_64": {"cuda12": ("90+PTX",)}})
+    release_size.main()
+    assert "a CUDA release for x86_64: about 16.0 MB, at most 40 MB" in capsys.readouterr().out
+    monkeypatch.setattr(release_size.nvcc, "RELEASES", {"x86_64": {"cuda12": ("90+PTX",) * 4}})
+    with pytest.raises(Failure, match="would be too large"):
+        release_size.main()
+
+
+def wheel_of(monkeypatch, folder: Path, images: list, body: bytes) -> Path:
+    """A file of 50,000 bytes that is read as a wheel whose library has that body and those images."""
+
+    class Wheel:
+        names = (release_size.LIBRARY,)
+
+        def read(self, name):
+            assert name == release_size.LIBRARY
+            return body
+
+    held = [release_size.fatbin.Image(kind, number, size, True, (1, 7), False) for kind, number, size in images]
+    monkeypatch.setattr(release_size, "read_wheel", lambda path: Wheel())
+    monkeypatch.setattr(release_size.elf, "read", lambda data: data)
+    monkeypatch.setattr(release_size.fatbin, "units", lambda library: [held[:1], held[1:]])
+    path = folder / "x.whl"
+    path.write_bytes(bytes(50_000))
+    return path
