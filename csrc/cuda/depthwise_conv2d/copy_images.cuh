@@ -184,16 +184,15 @@ struct Loads {
   template <class T>
   __device__ void issue_aligned(T* patch, const T* image, const T* end) const {
     const unsigned shared = shared_address(patch);
-    const auto copy = [&](int to, int from) {
-      if (from >= 0) copy_aligned(shared + to * unsigned(sizeof(T)), image + from, end);
-    };
+    const auto copy = [&](int to, int from) { copy_aligned(shared + to * unsigned(sizeof(T)), image + from, end); };
 #pragma unroll
-    for (int i = 0; i < kKept; ++i) copy(to[i], from[i]);
+    for (int i = 0; i < kKept; ++i)
+      if (from[i] >= 0) copy(to[i], from[i]);
 #pragma unroll 1
     for (int at = threadIdx.x + kKept * blockDim.x; at < all; at += blockDim.x) {
       int to_offset, from_offset;
       source(at, to_offset, from_offset);
-      copy(to_offset, from_offset);
+      if (from_offset >= 0) copy(to_offset, from_offset);
     }
   }
   // The elements beyond kKept, where a vector is one 16-bit element: several are under way before the first is waited
@@ -367,6 +366,10 @@ struct PixelsTile {
 // bytes after the start of that room.
 template <class T>
 constexpr int kAccessElements = kAccess / int(sizeof(T));
+
+// How many elements after a block's last channel the copies go on: the first vector may start so many before its first.
+template <class T, bool kShifted>
+constexpr int kShiftedMore = kShifted ? kAccessElements<T> - 1 : 0;
 
 // An address by its element, modulo 2^32: only the remainder by a vector's elements is used.
 template <class T>

@@ -1,5 +1,5 @@
 // depthwise_conv2d, forward and dgrad, for channels_last images and 3x3, 5x5 and 7x7 taps, the latter two also at
-// stride 2. A block copies a tile of the image, channel_chunk deep, into shared memory, with zeros around the image,
+// stride 2. A block copies a tile of the image, some channels deep, into shared memory, with zeros around the image,
 // and goes through the batch: the next images' tiles are on their way meanwhile. Neighbouring threads take neighbouring
 // channels, and keep their taps in registers: fewer channels for more taps. A thread computes kX by kY pixels, walking
 // down the rows of its window.
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
   using S = FwdPixelsTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
-  constexpr int kSpan = R::span(S::kX), kVector = kAccessElements<T>;
+  constexpr int kSpan = R::span(S::kX);
   extern __shared__ __align__(kAccess) char shared[];
   const int elements = params.tile.rows * params.tile.columns * params.tile.pixel;
   const int stage_elements = (elements + kAccess - 1) / kAccess * kAccess;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
                             bx / R::kUp * R::kDown - params.left,
                             params.in_h,
                             params.in_w,
-                            params.channels - first_channel + (kShifted ? kVector - 1 : 0),
+                            params.channels - first_channel + kShiftedMore<T, kShifted>,
                             params.channels};
   const Loads<4, PixelsSource> loads(source, source.all());
   const int64_t in_image = int64_t(params.in_h) * params.in_w * params.channels,
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
   const int row_step = params.tile.columns * params.tile.pixel;
   const T* const end_of_images = params.in + params.batch * in_image;
   const int image_row = params.in_w * params.channels;
-  // Of the tile's first pixel: the number of its first channel in memory, which says how it is aligned.
+  // The element of the tile's first pixel, which says how it is aligned.
   unsigned first = element_of(in, int64_t(source.y0) * image_row + source.x0 * params.channels);
   const auto load = [&](int stage) {
     T* const patch = patches + stage * stage_elements;
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
       const int tx = int(params.tiles_x.divmod(ty)), ox = bx + tx * S::kX, oy = by + int(ty) * S::kY;
       if (ox >= params.out_w || oy >= params.out_h) continue;
       const T* from = patch + int(ty) * S::kStepY * row_step + tx * S::kStepX * params.tile.pixel;
-      unsigned element = first + int(ty) * S::kStepY * image_row + tx * S::kStepX * params.channels;
+      unsigned element = first + ty * S::kStepY * image_row + unsigned(tx) * S::kStepX * params.channels;
       A sum[S::kY][S::kX][S::kLanes];
 #pragma unroll
       for (int y = 0; y < S::kY; ++y)

@@ -32,7 +32,7 @@ template <class T>
 constexpr int kShiftedPixel = kTogether + kAccessElements<T>;
 
 // Moves the channels of 16 shifted pixels, from `pixel` on, to where their room starts: two lanes a pixel. first: the
-// number in memory of the tile's first channel; row: elements to the next row of the image.
+// element of the tile's first pixel, which says how it is aligned; row, channels: elements to the next row and pixel.
 template <class T>
 __device__ inline void align_channels(unsigned tile, int pixel, Divider<uint32_t> columns, unsigned first, int row,
                                       int channels) {
@@ -77,7 +77,7 @@ __device__ inline void sort_by_channel(unsigned tile, unsigned planes, int plane
 }
 
 // kOwn: planes of a warp. Two, where so many of these blocks fit into a multiprocessor that their warps keep it busy.
-// bytes: of pixels, copied at a time. kUnaligned: 16, and pixels are copied shifted.
+// bytes: of one copy. kUnaligned: shifted copies of 16 bytes.
 constexpr int kUnaligned = 0;
 template <int own, int bytes>
 struct PixelsBlock {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(B::kThreads, B::at_once(S::kTaps))
   const int grad_y = by - params.grad_top + params.grad_lead / params.grad_pitch;
   using Source = std::conditional_t<B::kShifted, PixelsSource, SwizzledPixelsSource>;
   constexpr int kPixelBytes = (B::kShifted ? kShiftedPixel<T> : kTogether) * int(sizeof(T));
-  const int channels = params.channels - channel + (B::kShifted ? kAccessElements<T> - 1 : 0);
+  const int channels = params.channels - channel + kShiftedMore<T, B::kShifted>;
   const PixelsSource pixels{params.tile, y, x, params.in_h, params.in_w, channels, params.channels};
   const PixelsSource grad_pixels{params.grad_tile, grad_y, bx, params.out_h, params.out_w, channels, params.channels};
   const Source source{pixels}, grad_source{grad_pixels};

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
   using S = WgradPixelsTile<R>;
   using A = acc_t<T>;
   using V = Vector<T, S::kLanes>;
-  constexpr int kSpan = R::span(S::kX), kMore = kShifted ? kAccessElements<T> - 1 : 0;
+  constexpr int kSpan = R::span(S::kX), kMore = kShiftedMore<T, kShifted>;
   if (params.result.partial != nullptr) start_next_kernel();
   extern __shared__ __align__(kAccess) char shared[];
   T* const patches = reinterpret_cast<T*>(shared);
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
             grad_step = params.grad_tile.columns * params.grad_tile.pixel;
   const T *const end_in = params.in + params.batch * in_image, *const end_grad = params.grad + params.batch * out_image;
   const int in_row = params.in_w * params.channels, grad_row = params.out_w * params.channels;
-  // Of the tiles' first pixels: the numbers of their first channels in memory, which say how they are aligned.
+  // The elements of the tiles' first pixels, which say how they are aligned.
   unsigned first = element_of(in, int64_t(source.y0) * in_row + source.x0 * params.channels),
            grad_first = element_of(grad_in, int64_t(by) * grad_row + bx * params.channels);
   A sum[S::kTaps][S::kLanes] = {};
@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
       const int tx = int(params.tiles_x.divmod(ty));
       const T* from = patch + int(ty) * S::kY * R::kDown * row_step + tx * S::kX * R::kDown * params.tile.pixel;
       const T* grads = patch + params.grad_at + int(ty) * S::kY * grad_step + tx * S::kX * params.tile.pixel;
-      unsigned element = first + int(ty) * S::kY * R::kDown * in_row + tx * S::kX * R::kDown * params.channels;
-      const unsigned grad_element = grad_first + int(ty) * S::kY * grad_row + tx * S::kX * params.channels;
+      unsigned element = first + ty * S::kY * R::kDown * in_row + unsigned(tx) * S::kX * R::kDown * params.channels;
+      const unsigned grad_element = grad_first + ty * S::kY * grad_row + unsigned(tx) * S::kX * params.channels;
       const auto read = [&](const T* pixel, unsigned element) {
         return *reinterpret_cast<const V*>(pixel + (kShifted ? shift_of<T>(element) : 0));
       };
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kBlock, 2) wgrad_pixels(const __grid_constant_
       for (int y = 0; y < S::kY; ++y)
 #pragma unroll
         for (int x = 0; x < S::kX; ++x) {
-          const V value =
-              read(grads + y * grad_step + x * params.tile.pixel, grad_element + y * grad_row + x * params.channels);
+          const V value = read(grads + y * grad_step + x * params.tile.pixel,
+                               grad_element + unsigned(y) * grad_row + x * params.channels);
 #pragma unroll
           for (int v = 0; v < S::kLanes; ++v) grad[y][x][v] = widen(value.at[v]);
         }
