@@ -18,16 +18,19 @@ import fatbin
 import nvcc
 from check_wheel import MAX_MEGABYTES
 
-LIBRARY = "customops/_cuda12.so"
+LIBRARY = "/_cuda12.so"  # in the package, whatever its name
 CUDA_13 = 0.74  # sm_100 of CUDA 13 by sm_90 of CUDA 12, in a release of 2026-11-28
 
 
 def parts(path: Path) -> dict[str, float]:
     """Bytes of a wheel: of machine code and of PTX, both of one architecture, and of the rest."""
     wheel = read_wheel(path)
-    if LIBRARY not in wheel.names:
-        raise Failure(f"{path.name} has no {LIBRARY}: it must be a wheel of CUDA_ARCHS=90+PTX")
-    body = wheel.read(LIBRARY)
+    libraries = [name for name in wheel.names if name.endswith(LIBRARY)]
+    if len(libraries) != 1:
+        raise Failure(
+            f"{path.name} must have one library *{LIBRARY}, not {len(libraries)}: a wheel of CUDA_ARCHS=90+PTX"
+        )
+    body = wheel.read(libraries[0])
     images = [image for unit in fatbin.units(elf.read(body)) for image in unit]
     if {(image.kind, image.architecture) for image in images} != {("machine_code", 90), ("ptx", 90)}:
         raise Failure(f"{path.name} must have machine code and PTX of sm_90, and no more: CUDA_ARCHS=90+PTX")

@@ -52,14 +52,21 @@ def test_a_release_that_is_too_large(monkeypatch, capsys):
         release_size.main()
 
 
-def wheel_of(monkeypatch, folder: Path, images: list, body: bytes) -> Path:
-    """A file of 50,000 bytes that is read as a wheel whose library has that body and those images."""
+@pytest.mark.parametrize("libraries", [(), ("a/_cuda12.so", "b/_cuda12.so")])
+def test_one_library_is_read(libraries, monkeypatch, tmp_path):
+    images = [("machine_code", 90, 1), ("ptx", 90, 1)]
+    with pytest.raises(Failure, match=rf"must have one library \*/_cuda12.so, not {len(libraries)}"):
+        release_size.parts(wheel_of(monkeypatch, tmp_path, images, b"x", libraries))
+
+
+def wheel_of(monkeypatch, folder: Path, images: list, body: bytes, libraries=("package/_cuda12.so",)) -> Path:
+    """A file of 50,000 bytes that is read as a wheel with these libraries, of that body and those images."""
 
     class Wheel:
-        names = (release_size.LIBRARY,)
+        names = libraries
 
         def read(self, name):
-            assert name == release_size.LIBRARY
+            assert name == libraries[0]
             return body
 
     held = [release_size.fatbin.Image(kind, number, size, True, (1, 7), False) for kind, number, size in images]
