@@ -31,6 +31,8 @@ for memory_format in tests.FORMATS:
     tests.test_many_images_of_few_channels(16, 20, memory_format, "cpu")
 for dtype in tests.DTYPES:
     tests.test_an_image_has_the_same_bits_alone(dtype, "cpu")
+    for column in tests.COLUMNS:
+        tests.test_columns_of_taps(*column, dtype, "cpu")
 tests.test_random_arguments("cpu")
 print(tests.ops._cpu_capability())
 """
@@ -65,17 +67,23 @@ def guarded(t, at_end):
 for dtype, memory_format, at_end, channels in itertools.product(
     (torch.float32, torch.bfloat16), FORMATS, (False, True), (1, 3, 4, 7, 9, 13, 15, 16, 17, 24, 33)
 ):
-    for kernel, stride, pad, batch in ((3, 1, 1, 2), (3, 2, 1, 2), (7, 1, 1, 2), (1, 1, 0, 17)):
+    for kernel, stride, pad, batch in (
+        ((3, 3), 1, (1, 1), 2), ((3, 3), 2, (1, 1), 2), ((7, 7), 1, (1, 1), 2), ((1, 1), 1, (0, 0), 17),
+        ((5, 1), 1, (2, 0), 2),
+    ):
         x = randn(batch, channels, 12, 13, dtype=dtype).contiguous(memory_format=memory_format)
-        weight = randn(channels, 1, kernel, kernel, dtype=dtype)
+        weight = randn(channels, 1, *kernel, dtype=dtype)
         grad = torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, pad, groups=channels)
         grad = grad.to(dtype).contiguous(memory_format=memory_format)
-        rest = (stride, stride, pad, pad, 1, 1)
+        rest = (stride, stride, *pad, 1, 1)
         last = memory_format == torch.channels_last
         for run, inputs in (
-            (lambda x, w: ops._depthwise_conv2d(x, w, None, stride, stride, pad, pad, pad, pad, 1, 1), (x, weight)),
+            (
+                lambda x, w: ops._depthwise_conv2d(x, w, None, stride, stride, pad[0], pad[0], pad[1], pad[1], 1, 1),
+                (x, weight),
+            ),
             (lambda g, w: ops._depthwise_conv2d_grad_input(g, w, 12, 13, *rest, last), (grad, weight)),
-            (lambda g, x: ops._depthwise_conv2d_grad_weight(g, x, kernel, kernel, *rest), (grad, x)),
+            (lambda g, x: ops._depthwise_conv2d_grad_weight(g, x, *kernel, *rest), (grad, x)),
         ):
             assert torch.equal(run(*inputs), run(*(guarded(t, at_end) for t in inputs)))
 print("read")

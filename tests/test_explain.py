@@ -264,6 +264,14 @@ CPU_TABLE = [
     ("fwd", "float32", "nhwc", (1, 120, 56, 56), (13, 13), 1, "fwd_rows", "rows are buffered"),  # long rows
     ("fwd", "float32", "nhwc", (1, 24, 16, 16), (13, 13), 1, "fwd_pixels", "read in place"),
     ("fwd", "float32", "nhwc", (8, 12, 28, 28), (1, 11), 1, "fwd_pixels", "read in place"),  # less than a register
+    ("fwd", "float32", "nhwc", (8, 12, 28, 28), (11, 1), 1, "fwd_pixels", "as pixels of more channels"),
+    ("dgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 1), 2, "fwd_pixels", "read in place"),  # a stride of columns
+    ("dgrad", "float16", "nhwc", (1, 3, 28, 28), (3, 1), 1, "fwd_pixels", "as pixels of more channels"),
+    ("fwd", "float32", "nhwc", (8, 24, 7, 28), (3, 1), 1, "fwd_pixels", "read in place"),  # low: 5 outputs
+    ("fwd", "float32", "nhwc", (1, 512, 90, 300), (7, 1), 1, "fwd_pixels", "read in place"),  # weights beyond a cache
+    ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (8, 1), 1, "wgrad_pixels", "read in place"),
+    ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (10, 1), 1, "wgrad_rows", "holds channels"),  # the rows are far
+    ("wgrad", "float16", "nhwc", (8, 64, 28, 28), (19, 1), 1, "wgrad_pixels", "read in place"),
 ]
 
 

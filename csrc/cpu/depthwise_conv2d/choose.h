@@ -14,7 +14,7 @@ struct Problem {
   ConvAxis y, x;
   bool channels_last;
   ScalarType dtype;
-  int64_t stacked = 1;  // images that are channels of one: in memory, contiguous ones are
+  int64_t stacked = 1;  // images or pixels that are channels of one, see stacked()
 };
 
 struct Machine {
@@ -41,13 +41,14 @@ struct Choice {
   Kernel kernel;
   bool bf16;            // whether buffers hold bfloat16, multiplied by instructions that add two products
   std::string reason;   // of one line, for people
-  int64_t stacked = 1;  // images to take for channels of one, which share a weight
+  int64_t stacked = 1;  // images or pixels to take for channels of one, which share a weight
 };
 
 Machine this_machine();
 
-// The same problem with so many images for one of more channels.
-Problem stacked(const Problem& problem, int64_t images);
+// The same problem with so many contiguous images for one of more channels; or with each row of channels_last images for
+// one pixel of `count` times as many channels, under a column of taps: that is how they lie in memory.
+Problem stacked(const Problem& problem, int64_t count);
 
 // The same problem with fewer cases: images one pixel wide become one pixel high, and images that are only multiplied
 // (1x1 taps) get longer rows.

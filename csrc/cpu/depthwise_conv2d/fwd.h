@@ -36,8 +36,14 @@ Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor, int64_t
   const auto weight = parameter<T>(tensor);
   Buffer<acc_t<T>> packed(plan.packed_channels() * plan.tap_count);
   auto* to = packed.data();
+  const int64_t period = std::lcm(plan.weight_channels, plan.block_channels);  // of channels: then blocks repeat
   for (int64_t c = 0; c < plan.own_channels; c += plan.block_channels) {
     const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, plan.block_channels) : c;
+    if (c >= period && first == c) {
+      const int64_t block = plan.weight_copies * plan.tap_count;
+      to = std::copy_n(to - period / plan.block_channels * block, block, to);
+      continue;
+    }
     for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
         if (plan.weight_channels < plan.channels)

@@ -105,7 +105,7 @@ struct TilePlan {
     block_channels = !vectorizes_pixels ? register_lanes : channels_last ? channels : 1;
     register_stride = std::lcm(block_channels, register_lanes);
     weight_copies = block_channels == 1 ? 1 : register_stride;
-    own_channels = weight_channels < channels ? std::lcm(weight_channels, block_channels) : channels;
+    own_channels = weight_channels < channels && !reads_in_place ? std::lcm(weight_channels, block_channels) : channels;
     own_channels = std::min(own_channels, channels);
     int64_t tile = kTileChannels * (element_bytes < 4 ? 2 : 1);
     const int64_t threads = torch::stable::get_num_threads();
