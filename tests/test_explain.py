@@ -243,11 +243,6 @@ CPU_TABLE = [
     ("wgrad", "float32", "nchw", (8, 64, 28, 28), (3, 3), 2, "wgrad_rows", "holds channels"),
     ("wgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 3), 2, "wgrad_pixels", "read in place"),
     ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (3, 3), 1, "wgrad_rows", "holds channels"),
-    ("wgrad", "float32", "nhwc", (3, 64, 1, 500), (1, 4), 1, "wgrad_rows", "holds channels"),
-    ("wgrad", "float32", "nhwc", (2, 64, 1, 500), (1, 5), 1, "wgrad_rows", "holds channels"),
-    ("wgrad", "float32", "nhwc", (2, 64, 2, 500), (1, 4), 1, "wgrad_rows", "holds channels"),
-    ("wgrad", "float32", "nhwc", (1, 1024, 1, 1537), (1, 4), 1, "wgrad_rows", "holds channels"),  # large
-    ("wgrad", "float32", "nhwc", (1, 64, 1, 4100), (1, 4), 1, "wgrad_rows", "holds channels"),  # long
     ("fwd", "float16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("dgrad", "bfloat16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("fwd", "bfloat16", "nhwc", (1, 8, 61, 60), (1, 1), 1, "fwd_scale", "one flat array"),
@@ -269,9 +264,6 @@ CPU_TABLE = [
     ("dgrad", "float16", "nhwc", (1, 3, 28, 28), (3, 1), 1, "fwd_pixels", "as pixels of more channels"),
     ("fwd", "float32", "nhwc", (8, 24, 7, 28), (3, 1), 1, "fwd_pixels", "read in place"),  # low: 5 outputs
     ("fwd", "float32", "nhwc", (1, 512, 90, 300), (7, 1), 1, "fwd_pixels", "read in place"),  # weights beyond a cache
-    ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (8, 1), 1, "wgrad_pixels", "read in place"),
-    ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (10, 1), 1, "wgrad_rows", "holds channels"),  # the rows are far
-    ("wgrad", "float16", "nhwc", (8, 64, 28, 28), (19, 1), 1, "wgrad_pixels", "read in place"),
 ]
 
 
@@ -314,14 +306,31 @@ def test_choice_for_few_taps_of_planes(row):
     assert said.startswith(f"{name}: ")
 
 
+# dtype, shape, kernel, stride, whether a kernel reads them in place: wgrad of channels_last images
+IN_PLACE_TABLE = [
+    ("float32", (2, 64, 1, 500), (1, 4), 1, True),
+    ("bfloat16", (40, 1024, 1, 1536), (1, 2), 1, True),
+    ("float16", (1, 64, 500, 1), (5, 1), 1, True),  # a column of pixels
+    ("float32", (2, 64, 1, 500), (1, 6), 1, False),  # more sums than registers
+    ("float32", (8, 64, 1, 9), (1, 4), 1, False),  # short: 6 outputs
+    ("float32", (8, 64, 28, 28), (2, 3), 1, True),
+    ("float32", (8, 64, 28, 28), (3, 2), 1, False),
+    ("float32", (8, 64, 28, 28), (3, 3), (2, 1), True),
+    ("float32", (8, 64, 28, 28), (8, 1), 1, True),
+    ("float32", (8, 64, 28, 28), (10, 1), 1, False),  # the rows under a column of taps are far
+    ("float32", (8, 64, 28, 28), (10, 1), (2, 1), True),
+    ("float16", (8, 64, 28, 28), (19, 1), 1, True),
+    ("float32", (8, 3, 28, 28), (8, 1), 1, False),  # less than a register
+]
+
+
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not measured there")
-@pytest.mark.parametrize(("dtype", "shape", "kernel"), [
-    ("float32", (2, 64, 1, 500), (1, 4)), ("bfloat16", (1, 1024, 1, 1536), (1, 2)), ("float16", (1, 64, 500, 1), (3, 1)),
-])  # fmt: skip
-def test_wgrad_of_few_taps_reads_rows_in_place(dtype, shape, kernel):
-    said = explain("wgrad", "cpu", dtype, "nhwc", shape, kernel)
+@pytest.mark.parametrize("row", IN_PLACE_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_wgrad_of_few_products_reads_pixels_in_place(row):
+    dtype, shape, kernel, stride, in_place = row
+    said = explain("wgrad", "cpu", dtype, "nhwc", shape, kernel, stride)
     old = torch.ops.customops._cpu_capability() == "baseline"  # which has no such loops
-    assert said.startswith("wgrad_rows: " if old else "wgrad_pixels: ")
+    assert said.startswith("wgrad_pixels: ") == (in_place and not old)
 
 
 # layout, shape, kernel, stride, name: float32

@@ -23,17 +23,17 @@ constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
-constexpr int64_t kFewestRowsHigh = 6;         // pixels of a column, at least, where rows are taken for pixels
-constexpr int64_t kRowWeightBytes = 2 << 20;   // of such a row's weights, which are copied for each of its pixels
-constexpr int64_t kColumnBytes = 64 << 10;     // of the rows under a column of taps that wgrad reads in place
-constexpr int64_t kManyElements = 3 << 19;  // of all images
-constexpr int64_t kFlatProducts = 48;       // pixels of a plane, at least: each plane has a part of a register
-constexpr int64_t kMaxPeriod = 1024;        // elements
-constexpr int64_t kFewestPeriods = 16;      // of all images
-constexpr int64_t kLargePlane = 384;        // pixels, at least, of planes that are not transposed for few taps; or half
-constexpr int64_t kTilePixels = 4096;       // of a tile of one channel
-constexpr int64_t kFewTaps = 6;             // of such planes, with what is computed between rows
-constexpr int64_t kFewTapsHigh = 11;        // the same for one column of taps: nothing is computed between rows
+constexpr int64_t kFewestRowsHigh = 6;        // pixels of a column, at least, where rows are taken for pixels
+constexpr int64_t kRowWeightBytes = 2 << 20;  // of such a row's weights, which are copied for each of its pixels
+constexpr int64_t kFewProducts = 6;           // of a pixel, at a stride of 1
+constexpr int64_t kColumnBytes = 64 << 10;    // of the rows under a column of taps that wgrad reads in place
+constexpr int64_t kFlatProducts = 48;         // pixels of a plane, at least: each plane has a part of a register
+constexpr int64_t kMaxPeriod = 1024;          // elements
+constexpr int64_t kFewestPeriods = 16;        // of all images
+constexpr int64_t kLargePlane = 384;   // pixels, at least, of planes that are not transposed for few taps; or half
+constexpr int64_t kTilePixels = 4096;  // of a tile of one channel
+constexpr int64_t kFewTaps = 6;        // of such planes, with what is computed between rows
+constexpr int64_t kFewTapsHigh = 11;   // the same for one column of taps: nothing is computed between rows
 // Bytes of a register of an instruction set that has fewer specialised loops (kOldest).
 constexpr int64_t kOldestBytes = kOldest<Capability::baseline> ? 16 : 0;
 
@@ -178,37 +178,35 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted;
 }
 
-// Whether one image or two are single rows that stay in the L2 cache, and few taps read each pixel. Tiles of more
-// images have more channels, and were slower. Measured on x86.
-bool has_few_taps_of_a_row(const Problem& problem) {
-  return !CUSTOMOPS_NEON && problem.batch <= 2 && problem.y.in == 1 && problem.y.taps == 1 && problem.x.taps > 1 &&
-         problem.x.taps <= 4 && problem.x.out <= kTilePixels &&
-         problem.batch * problem.channels * problem.x.in <= kManyElements;
-}
-
-// Whether wgrad best reads the rows under a column of taps in place. They are read again for every row of outputs, which
-// pays if they stay near, if a stride steps over them or if 16-bit numbers take half the room.
+// Whether wgrad best reads the rows under a column of taps in place. They are read again for every row of outputs,
+// which pays if they stay near, if a stride steps over them or if 16-bit numbers take half the room. Measured on x86.
 bool multiplies_columns_in_place(const Problem& problem) {
   const int64_t bytes = problem.y.taps * problem.x.in * problem.channels * element_bytes(problem.dtype);
-  return problem.x.taps == 1 && problem.y.taps > 1 &&
+  return !CUSTOMOPS_NEON && problem.x.taps == 1 && problem.y.taps > 1 &&
          (bytes <= kColumnBytes || problem.y.stride > 1 || element_bytes(problem.dtype) == 2);
 }
 
-// Whether wgrad best reads pixels in place. At a stride few taps read each, so that a buffer does not pay. Larger
-// windows and rows shorter than theirs have too many sums for their pixels.
+// Whether wgrad at stride 1 along rows has so few taps that each pixel is best read in place. Measured on x86.
+bool has_few_products(const Problem& problem) {
+  const int64_t high = problem.y.taps, wide = problem.x.taps, stride = problem.y.stride;
+  return !CUSTOMOPS_NEON && high <= 2 * stride && high * wide <= kFewProducts * stride && problem.x.out >= 2 * wide;
+}
+
+// Whether wgrad best reads pixels in place, because so few taps meet each that a buffer does not pay. Larger windows
+// and rows shorter than theirs have too many sums for their pixels.
 bool multiplies_in_place(const Problem& problem, const Machine& machine) {
   // AVX2 has 16, too few for the sums of 5x5 taps. On ARM these take fewer instructions from a buffer.
   const bool few_registers = machine.capability < Capability::avx512;
-  const bool few_taps = (problem.x.stride > 1 || has_few_taps_of_a_row(problem)) &&
-                        problem.y.taps <= (few_registers ? 3 : 5) && problem.x.taps <= 5 &&
-                        problem.x.out >= problem.x.taps;
+  const bool small_windows = (problem.x.stride > 1 || has_few_products(problem)) &&
+                             problem.y.taps <= (few_registers ? 3 : 5) && problem.x.taps <= 5 &&
+                             problem.x.out >= problem.x.taps;
   return problem.channels_last && problem.channels >= lanes_of(problem, machine) &&
-         (few_taps || multiplies_columns_in_place(problem)) && register_bytes(machine.capability) > kOldestBytes;
+         (small_windows || multiplies_columns_in_place(problem)) && register_bytes(machine.capability) > kOldestBytes;
 }
 
-// Whether rows of channels_last images are best taken for pixels of more channels, under a column of taps: registers are
-// filled, and one load of a pixel serves several taps. A dilation leaves no taps side by side, which instructions that
-// add two products require; of dgrad it leaves taps apart from each other.
+// Whether rows of channels_last images are best taken for pixels of more channels, under a column of taps: registers
+// are filled, and one load of a pixel serves several taps. A dilation leaves no taps side by side, which instructions
+// that add two products require; of dgrad it leaves taps apart from each other.
 bool takes_rows_as_pixels(const Problem& problem, Direction direction, int64_t lanes, bool bf16) {
   const ConvAxis& y = problem.y;
   const bool fwd = direction == Direction::fwd;
@@ -234,8 +232,8 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
   if (takes_rows_as_pixels(problem, direction, lanes, bf16) &&
       reads_in_place(stacked(problem, problem.x.in), direction, machine, bf16))
-    return {Kernel::fwd_pixels, bf16, "channels_last, a column of taps: rows are read in place, as pixels of more channels",
-            problem.x.in};
+    return {Kernel::fwd_pixels, bf16,
+            "channels_last, a column of taps: rows are read in place, as pixels of more channels", problem.x.in};
   if (few && (split || !stacking_pays(problem, images, lanes)))
     return {Kernel::fwd_tiles, false, "few channels: a register holds neighbouring pixels"};
   if (!few && !bf16 && has_few_taps(problem, direction))
