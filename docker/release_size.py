@@ -28,7 +28,7 @@ def parts(path: Path) -> dict[str, float]:
     libraries = [name for name in wheel.names if name.endswith(LIBRARY)]
     if len(libraries) != 1:
         raise Failure(
-            f"{path.name} must have one library *{LIBRARY}, not {len(libraries)}: a wheel of CUDA_ARCHS=90+PTX"
+            f"{path.name} has {len(libraries)} libraries *{LIBRARY}: name a wheel of one, of CUDA_ARCHS=90+PTX"
         )
     body = wheel.read(libraries[0])
     images = [image for unit in fatbin.units(elf.read(body)) for image in unit]

@@ -63,25 +63,30 @@ def test_many_images_of_few_channels(batch, channels, memory_format, device):
 # Shape, taps, stride, padding, dilation: rows that fill registers and that do not; few images and many; taps side by side
 # or parted by a stride or a dilation; windows that are mostly padding.
 COLUMNS = [
-    ((2, 24, 28, 28), 11, 1, 5, 1), ((1, 64, 20, 9), 3, 1, 1, 1), ((9, 3, 12, 5), 2, 1, 0, 1),
-    ((1, 2, 6, 2), 4, 1, 3, 1),  # a row of less than a register
+    ((2, 24, 28, 28), 11, 1, 5, 1), ((2, 64, 20, 9), 3, 1, 1, 1), ((9, 3, 12, 6), 2, 1, 0, 1),
+    ((2, 2, 6, 2), 4, 1, 3, 1),  # rows of less than a register
     ((3, 17, 19, 4), 7, 2, 2, 1), ((2, 12, 40, 11), 16, 3, 7, 1), ((2, 40, 31, 7), 5, 1, 4, 2),
-    ((1, 5, 50, 13), 9, 1, 0, 3), ((1, 16, 9, 30), 19, 1, 12, 1),
+    ((2, 5, 50, 13), 9, 1, 0, 3), ((2, 16, 10, 30), 19, 1, 12, 1),
+    ((2, 33, 23, 8), 2, 3, 0, 1),  # pixels that no tap reads
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("shape", "taps", "stride", "padding", "dilation"), COLUMNS)
 def test_columns_of_taps(shape, taps, stride, padding, dilation, dtype, device):
-    """A CPU takes rows of channels_last images for pixels of more channels."""
+    """A CPU treats rows of channels_last images as pixels of more channels."""
     window = (stride, 1), (padding, 0), (dilation, 1)
     x = image(shape, dtype, device, torch.channels_last)
     weight = randn(shape[1], 1, taps, 1, dtype=dtype, device=device, seed=1)
     bias = randn(shape[1], dtype=dtype, device=device, seed=2)
-    assert_all(x, weight, bias, *window)
+    many = assert_all(x, weight, bias, *window)
     if device == "cpu":
-        many, one = (depthwise_conv2d(image_, weight, bias, *window) for image_ in (x, x[:1]))
-        assert torch.equal(many[:1], one)
+        one = x[:1].clone().requires_grad_()
+        y = depthwise_conv2d(one, weight, bias, *window)
+        assert torch.equal(many[:1], y)
+        all_ = x.clone().requires_grad_()
+        grads = [torch.autograd.grad(depthwise_conv2d(t, weight, bias, *window).sum(), t)[0] for t in (all_, one)]
+        assert torch.equal(grads[0][:1], grads[1])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

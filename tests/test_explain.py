@@ -259,11 +259,6 @@ CPU_TABLE = [
     ("fwd", "float32", "nhwc", (1, 120, 56, 56), (13, 13), 1, "fwd_rows", "rows are buffered"),  # long rows
     ("fwd", "float32", "nhwc", (1, 24, 16, 16), (13, 13), 1, "fwd_pixels", "read in place"),
     ("fwd", "float32", "nhwc", (8, 12, 28, 28), (1, 11), 1, "fwd_pixels", "read in place"),  # less than a register
-    ("fwd", "float32", "nhwc", (8, 12, 28, 28), (11, 1), 1, "fwd_pixels", "as pixels of more channels"),
-    ("dgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 1), 2, "fwd_pixels", "read in place"),  # a stride of columns
-    ("dgrad", "float16", "nhwc", (1, 3, 28, 28), (3, 1), 1, "fwd_pixels", "as pixels of more channels"),
-    ("fwd", "float32", "nhwc", (8, 24, 7, 28), (3, 1), 1, "fwd_pixels", "read in place"),  # low: 5 outputs
-    ("fwd", "float32", "nhwc", (1, 512, 90, 300), (7, 1), 1, "fwd_pixels", "read in place"),  # weights beyond a cache
 ]
 
 
@@ -306,12 +301,45 @@ def test_choice_for_few_taps_of_planes(row):
     assert said.startswith(f"{name}: ")
 
 
+# direction, dtype, shape, taps, stride, dilation, whether rows are pixels of more channels: padding of half the taps
+COLUMN_TABLE = [
+    ("fwd", "float32", (8, 12, 28, 28), 11, 1, 1, True),
+    ("dgrad", "bfloat16", (8, 64, 28, 28), 5, 2, 1, True),
+    ("dgrad", "bfloat16", (8, 64, 28, 28), 3, 2, 1, False),  # few taps at a stride
+    ("fwd", "bfloat16", (8, 64, 28, 28), 3, 2, 1, True),
+    ("dgrad", "float16", (1, 3, 28, 28), 3, 1, 1, True),
+    ("fwd", "float32", (1, 3, 28, 1), 3, 1, 1, False),  # one pixel wide: a row
+    ("fwd", "float32", (8, 64, 5, 28), 3, 1, 1, False),  # low
+    ("fwd", "float32", (8, 64, 11, 28), 3, 2, 1, True),
+    ("fwd", "float32", (8, 64, 10, 28), 3, 2, 1, False),  # 5 outputs
+    ("fwd", "float32", (8, 64, 8, 28), 17, 1, 1, False),  # mostly padding
+    ("fwd", "float32", (1, 8, 257, 31), 3, 1, 1, False),  # tall and narrow
+    ("fwd", "float32", (1, 8, 257, 32), 3, 1, 1, True),
+    ("fwd", "float32", (1, 512, 90, 146), 7, 1, 1, True),
+    ("fwd", "float32", (1, 512, 90, 147), 7, 1, 1, False),  # many weights
+    ("fwd", "float32", (8, 64, 28, 28), 5, 1, 2, True),
+    ("fwd", "float32", (8, 64, 28, 28), 5, 2, 2, False),  # a dilation and a stride
+    ("dgrad", "float32", (8, 64, 28, 28), 5, 1, 2, False),
+    ("dgrad", "float32", (8, 2, 28, 28), 5, 1, 2, True),  # few channels
+]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not measured there")
+@pytest.mark.parametrize("row", COLUMN_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_rows_under_a_column_of_taps_are_pixels(row):
+    direction, dtype, shape, taps, stride, dilation, as_pixels = row
+    arguments = (taps, 1), (stride, 1), (taps // 2 * dilation, 0), (dilation, 1)
+    said = explain(direction, "cpu", dtype, "nhwc", shape, *arguments)
+    old = torch.ops.customops._cpu_capability() == "baseline" and taps > 7
+    assert said.endswith("as pixels of more channels") == (as_pixels and not old)
+
+
 # dtype, shape, kernel, stride, whether a kernel reads them in place: wgrad of channels_last images
 IN_PLACE_TABLE = [
     ("float32", (2, 64, 1, 500), (1, 4), 1, True),
     ("bfloat16", (40, 1024, 1, 1536), (1, 2), 1, True),
     ("float16", (1, 64, 500, 1), (5, 1), 1, True),  # a column of pixels
-    ("float32", (2, 64, 1, 500), (1, 6), 1, False),  # more sums than registers
+    ("float32", (2, 64, 1, 500), (1, 6), 1, False),  # more than five side by side
     ("float32", (8, 64, 1, 9), (1, 4), 1, False),  # short: 6 outputs
     ("float32", (8, 64, 28, 28), (2, 3), 1, True),
     ("float32", (8, 64, 28, 28), (3, 2), 1, False),
@@ -320,7 +348,8 @@ IN_PLACE_TABLE = [
     ("float32", (8, 64, 28, 28), (10, 1), 1, False),  # the rows under a column of taps are far
     ("float32", (8, 64, 28, 28), (10, 1), (2, 1), True),
     ("float16", (8, 64, 28, 28), (19, 1), 1, True),
-    ("float32", (8, 3, 28, 28), (8, 1), 1, False),  # less than a register
+    ("float32", (8, 2, 28, 28), (8, 1), 1, False),  # few channels
+    ("float32", (8, 64, 28, 28), (1, 1), 1, True),
 ]
 
 

@@ -23,7 +23,8 @@ constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
-constexpr int64_t kFewestRowsHigh = 6;        // pixels of a column, at least, where rows are taken for pixels
+constexpr int64_t kFewestRowsHigh = 6;        // pixels of a column, at least, where rows are treated as pixels
+constexpr int64_t kTallImage = 256;           // rows, and elements of a narrow row
 constexpr int64_t kRowWeightBytes = 2 << 20;  // of such a row's weights, which are copied for each of its pixels
 constexpr int64_t kFewProducts = 6;           // of a pixel, at a stride of 1
 constexpr int64_t kColumnBytes = 64 << 10;    // of the rows under a column of taps that wgrad reads in place
@@ -181,7 +182,8 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
 // Whether wgrad best reads the rows under a column of taps in place. They are read again for every row of outputs,
 // which pays if they stay near, if a stride steps over them or if 16-bit numbers take half the room. Measured on x86.
 bool multiplies_columns_in_place(const Problem& problem) {
-  const int64_t bytes = problem.y.taps * problem.x.in * problem.channels * element_bytes(problem.dtype);
+  const int64_t rows = std::min(problem.y.taps, problem.y.in);
+  const int64_t bytes = rows * problem.x.in * problem.channels * element_bytes(problem.dtype);
   return !CUSTOMOPS_NEON && problem.x.taps == 1 && problem.y.taps > 1 &&
          (bytes <= kColumnBytes || problem.y.stride > 1 || element_bytes(problem.dtype) == 2);
 }
@@ -204,16 +206,22 @@ bool multiplies_in_place(const Problem& problem, const Machine& machine) {
          (small_windows || multiplies_columns_in_place(problem)) && register_bytes(machine.capability) > kOldestBytes;
 }
 
-// Whether rows of channels_last images are best taken for pixels of more channels, under a column of taps: registers
-// are filled, and one load of a pixel serves several taps. A dilation leaves no taps side by side, which instructions
-// that add two products require; of dgrad it leaves taps apart from each other.
-bool takes_rows_as_pixels(const Problem& problem, Direction direction, int64_t lanes, bool bf16) {
+// Whether each row of channels_last images is best treated as one pixel of more channels, under a column of taps:
+// registers are filled, and one load of a pixel serves several taps. Low images have few outputs for each weight, tall
+// and narrow ones too few channels for the threads, and what mostly meets padding is better left out by rows. Gradients
+// at a stride near the number of taps, and dilated taps, which are not side by side, were slower. Measured on x86.
+bool treats_rows_as_pixels(const Problem& problem, Direction direction, int64_t lanes, bool bf16) {
   const ConvAxis& y = problem.y;
+  const int64_t channels = problem.x.in * problem.channels;
   const bool fwd = direction == Direction::fwd;
-  const int64_t weights = problem.x.in * problem.channels * y.taps * sum_bytes(problem.dtype);
-  const bool may_dilate = !bf16 && y.stride == 1 && (fwd || few_channels(problem, lanes));
-  return problem.channels_last && is_scale(problem.x) && problem.x.in > 1 && y.taps > 1 && weights <= kRowWeightBytes &&
-         std::min(y.in, y.out) >= kFewestRowsHigh && (y.dilation == 1 || may_dilate);
+  const bool low = std::min(y.in, y.out) < kFewestRowsHigh;
+  const bool tall = y.in > kTallImage && channels < kTallImage;
+  if (CUSTOMOPS_NEON || !problem.channels_last || !is_scale(problem.x) || y.taps == 1 || low || tall ||
+      y.taps > 2 * y.in || channels < lanes)
+    return false;
+  if (y.dilation > 1 && (bf16 || y.stride > 1 || !(fwd || few_channels(problem, lanes)))) return false;
+  return channels * y.taps * sum_bytes(problem.dtype) <= kRowWeightBytes &&
+         (fwd || y.stride == 1 || 2 * y.stride <= y.taps);
 }
 
 Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Machine& machine) {
@@ -230,7 +238,7 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
     return {Kernel::fwd_scale, false, "channels_last, one tap: images are one flat array"};
   if (has_planes_kernel(problem) && fills_registers(problem, width, lanes))
     return {Kernel::fwd_planes, false, "contiguous, 3x3 or 5x5 at stride 1, rows fill registers"};
-  if (takes_rows_as_pixels(problem, direction, lanes, bf16) &&
+  if (problem.x.in > 1 && treats_rows_as_pixels(problem, direction, lanes, bf16) &&
       reads_in_place(stacked(problem, problem.x.in), direction, machine, bf16))
     return {Kernel::fwd_pixels, bf16,
             "channels_last, a column of taps: rows are read in place, as pixels of more channels", problem.x.in};

@@ -46,8 +46,8 @@ struct Choice {
 
 Machine this_machine();
 
-// The same problem with so many contiguous images for one of more channels; or with each row of channels_last images
-// for one pixel of `count` times as many channels, under a column of taps: that is how they lie in memory.
+// The same problem, of which so many contiguous images are one of more channels. Or, of channels_last images under a
+// column of taps, each row is one pixel of more channels; `count` is its width. Both lie so in memory.
 Problem stacked(const Problem& problem, int64_t count);
 
 // The same problem with fewer cases: images one pixel wide become one pixel high, and images that are only multiplied

@@ -71,7 +71,7 @@ struct TilePlan {
   AxisTaps y, x;
   int64_t batch, channels;
   int64_t weight_channels;  // those of the weight, which stacked images share
-  int64_t own_channels;     // those whose packed weights no register of channels before them has
+  int64_t own_channels;     // those with packed weights of their own: all in place, else until weights repeat
   bool channels_last;
   bool whole_planes = false;    // planes are transposed at once, not row by row: their rows are short
   bool whole_images = false;    // small channels_last images are loaded at once, and all their rows are summed at once
