@@ -38,11 +38,14 @@ MEASURED = [
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_columns"),  # odd rows of 16 bits
     ("fwd", "H200", "bfloat16", "nchw", (16, 256, 65, 65), (3, 3), 1, 4, 4, "fwd_columns"),
     ("dgrad", "H200", "float32", "nchw", (16, 256, 33, 33), (3, 3), 1, 2, 2, "fwd_columns"),
-    ("fwd", "H200", "float16", "nchw", (16, 256, 56, 56), (4, 4), (2, 3), 1, 1, "fwd_columns"),
+    ("fwd", "H200", "float16", "nchw", (16, 256, 56, 56), (4, 4), (2, 3), 1, 1, "fwd_runs"),
     ("fwd", "H200", "float64", "nchw", (64, 96, 56, 56), (5, 5), 1, 2, 1, "fwd_columns"),
     ("fwd", "H200", "float32", "nchw", (64, 96, 56, 56), (3, 1), 1, (1, 0), 1, "fwd_columns"),
     ("dgrad", "H200", "float16", "nchw", (64, 96, 57, 57), (7, 7), 2, 3, 1, "fwd_columns"),  # one phase of the stride at a time
-    ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_simple"),  # few outputs
+    ("fwd", "H200", "float32", "nchw", (1, 32, 28, 28), (3, 3), 2, 1, 1, "fwd_runs"),  # few outputs
+    ("dgrad", "H200", "float16", "nchw", (1, 96, 28, 28), (5, 5), 1, 2, 1, "fwd_runs"),
+    ("fwd", "H200", "bfloat16", "nchw", (1, 96, 28, 28), (7, 7), 2, 3, 1, "fwd_runs"),
+    ("dgrad", "H200", "float32", "nhwc", (128, 225, 1, 98), (1, 2), 2, 0, 1, "fwd_channels"),  # no vectors of channels
     ("fwd", "H200", "float32", "nchw", (1, 100, 28, 28), (11, 11), 1, 5, 1, "fwd_sliding"),  # threads share taps
     ("fwd", "H200", "float32", "nchw", (64, 31, 57, 57), (3, 1), (2, 3), (1, 0), 1, "fwd_torch"),  # torch's native kernel
     ("dgrad", "H200", "float32", "nchw", (1, 2, 40, 40), (5, 3), 1, (2, 1), 1, "fwd_torch"),
@@ -65,7 +68,7 @@ MEASURED = [
     ("fwd", "H200", "float32", "nchw", (4, 769, 1, 253), (1, 4), 1, (0, 3), 1, "fwd_dense_rows"),
     ("fwd", "H200", "float32", "nchw", (4, 769, 1, 1024), (1, 4), (2**17, 1), (2**18, 1), 1, "fwd_dense_rows"),  # 64-bit rows
     ("fwd", "H200", "float64", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_rows"),
-    ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_simple"),
+    ("fwd", "H200", "float32", "nchw", (64, 128, 56, 56), (3, 3), 1, 2, 2, "fwd_runs"),
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (9, 9), 2, 4, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),
     ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_pixels"),

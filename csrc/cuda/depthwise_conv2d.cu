@@ -26,10 +26,12 @@ void launch_forward(Kernel kernel, const ForwardProblem& problem, cudaStream_t s
     case Kernel::kFwdLarge: return launch_fwd_large(problem, stream);
     case Kernel::kFwdPixels: return launch_fwd_pixels(problem, stream);
     case Kernel::kFwdDirect: return launch_fwd_direct(problem, stream);
+    case Kernel::kFwdChannels: return launch_fwd_channels(problem, stream);
     case Kernel::kFwdColumns: return launch_fwd_columns(problem, stream);
     case Kernel::kFwdMmaLines: return launch_fwd_mma_lines(problem, stream);
     case Kernel::kFwdDenseRows: return launch_fwd_dense_rows(problem, stream);
     case Kernel::kFwdRows: return launch_fwd_rows(problem, stream);
+    case Kernel::kFwdRuns: return launch_fwd_runs(problem, stream);
     case Kernel::kFwdScale: return launch_fwd_scale(problem, stream);
     case Kernel::kFwdSimple: return launch_fwd_simple(problem, stream);
     case Kernel::kFwdSliding: return launch_fwd_sliding(problem, stream);

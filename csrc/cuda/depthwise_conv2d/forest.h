@@ -14,11 +14,19 @@ struct Candidate {
   bool copies_to_planes;  // channels_last images are copied into contiguous ones first, and results back
 };
 
-// Whether it can compute the problem, and is not a gamble: over so many outputs of channels_last images cuDNN was the
-// fastest of all in one of forty problems, seldom by much, and took more than twice the time of the fastest in most
-// others.
+// Over channels_last images cuDNN is seldom the fastest, and often takes more than twice the time of the fastest: for a
+// million outputs or more, and for windows other than rows and those that networks use most.
+inline bool is_gamble(Kernel kernel, const Problem& problem) {
+  if (kernel != Kernel::kFwdCudnn || !problem.channels_last) return false;
+  const int64_t taps = problem.x.taps;
+  const bool row = problem.y.taps == 1 && problem.x.dilation == 1;
+  const bool square = is_square(problem) && (taps == 3 || taps == 5 || taps == 7);
+  return outputs(problem) >= 1'000'000 || !(row || square);
+}
+
+// Whether it can compute the problem, and is not a gamble.
 inline bool may_choose(const Candidate& candidate, const Problem& problem, const Gpu& gpu) {
-  if (candidate.kernel == Kernel::kFwdCudnn && problem.channels_last && outputs(problem) >= 1'000'000) return false;
+  if (is_gamble(candidate.kernel, problem)) return false;
   if (candidate.copies_to_planes && !may_copy_to_planes(candidate.kernel)) return false;
   return takes(candidate.kernel, candidate.copies_to_planes ? as_planes(problem) : problem, gpu);
 }

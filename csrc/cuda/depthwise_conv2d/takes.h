@@ -12,10 +12,12 @@ enum class Kernel {
   kFwdLarge,
   kFwdPixels,
   kFwdDirect,
+  kFwdChannels,
   kFwdColumns,
   kFwdMmaLines,
   kFwdDenseRows,
   kFwdRows,
+  kFwdRuns,
   kFwdScale,
   kFwdSimple,
   kFwdSliding,
@@ -41,16 +43,14 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {"fwd_small",          "fwd_mma",          "fwd_planes",
-                                    "fwd_large",          "fwd_pixels",       "fwd_direct",
-                                    "fwd_columns",        "fwd_mma_lines",    "fwd_dense_rows",
-                                    "fwd_rows",           "fwd_scale",        "fwd_simple",
-                                    "fwd_sliding",        "fwd_torch",        "fwd_cudnn",
-                                    "wgrad_small",        "wgrad_mma_planes", "wgrad_mma_pixels",
-                                    "wgrad_mma_windows",  "wgrad_mma_lines",  "wgrad_planes",
-                                    "wgrad_whole_planes", "wgrad_pixels",     "wgrad_direct",
-                                    "wgrad_large",        "wgrad_rows",       "wgrad_correlation",
-                                    "wgrad_scale",        "wgrad_sliding",    "wgrad_torch"};
+  constexpr const char* kNames[] = {"fwd_small",         "fwd_mma",         "fwd_planes",       "fwd_large",
+                                    "fwd_pixels",        "fwd_direct",      "fwd_channels",     "fwd_columns",
+                                    "fwd_mma_lines",     "fwd_dense_rows",  "fwd_rows",         "fwd_runs",
+                                    "fwd_scale",         "fwd_simple",      "fwd_sliding",      "fwd_torch",
+                                    "fwd_cudnn",         "wgrad_small",     "wgrad_mma_planes", "wgrad_mma_pixels",
+                                    "wgrad_mma_windows", "wgrad_mma_lines", "wgrad_planes",     "wgrad_whole_planes",
+                                    "wgrad_pixels",      "wgrad_direct",    "wgrad_large",      "wgrad_rows",
+                                    "wgrad_correlation", "wgrad_scale",     "wgrad_sliding",    "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -250,6 +250,28 @@ inline bool has_int32_outputs(const Problem& problem) {
 }
 
 inline bool fwd_simple_takes(const Problem& problem) { return has_int32_outputs(problem) && takes_steps(problem); }
+
+// Whether the outputs of a run of fwd_runs share rows of pixels.
+inline bool runs_share_rows(const Problem& problem) {
+  const int64_t taps = problem.y.taps;
+  return problem.dtype != ScalarType::Double && is_square(problem) && problem.y.down <= 2 &&
+         (taps == 3 || taps == 4 || taps == 5 || taps == 7);
+}
+
+// Contiguous, as many taps along both axes.
+inline bool fwd_runs_takes(const Problem& problem) {
+  const int64_t taps = problem.y.taps;
+  return !problem.channels_last && problem.x.taps == taps && problem.y.up == 1 && problem.x.up == 1 &&
+         (runs_share_rows(problem) || (taps >= 2 && taps <= 5)) && has_int32_outputs(problem);
+}
+
+// channels_last, where vectors of four channels do not fit, and few taps meet an output: a block has the taps of its
+// channels in shared memory.
+inline bool fwd_channels_takes(const Problem& problem) {
+  const bool has_steps = problem.y.up > 1 || problem.x.up > 1;
+  return problem.channels_last && problem.channels % 4 != 0 && problem.channels >= 16 && problem.taps() > 1 &&
+         problem.taps() <= (has_steps ? 32 : 9) && fwd_simple_takes(problem);
+}
 
 // One tap, where numbers of pixels are ints too.
 inline bool fwd_scale_takes(const Problem& problem) {
@@ -494,6 +516,7 @@ inline bool may_copy_to_planes(Kernel kernel) {
     case Kernel::kFwdColumns:
     case Kernel::kFwdMmaLines:
     case Kernel::kFwdDenseRows:
+    case Kernel::kFwdRuns:
     case Kernel::kWgradTorch:
     case Kernel::kWgradWholePlanes: return false;
     default: return true;
@@ -508,10 +531,12 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdLarge: return fwd_large_takes(problem, gpu);
     case Kernel::kFwdPixels: return fwd_pixels_takes(problem);
     case Kernel::kFwdDirect: return fwd_direct_lanes(problem) > 0 || fwd_direct_takes_dilation(problem);
+    case Kernel::kFwdChannels: return fwd_channels_takes(problem);
     case Kernel::kFwdColumns: return fwd_columns_takes(problem);
     case Kernel::kFwdMmaLines: return fwd_mma_lines_takes(problem, gpu);
     case Kernel::kFwdDenseRows: return fwd_dense_rows_takes(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
+    case Kernel::kFwdRuns: return fwd_runs_takes(problem);
     case Kernel::kFwdScale: return fwd_scale_takes(problem);
     case Kernel::kFwdSimple: return fwd_simple_takes(problem);
     case Kernel::kFwdSliding: return !problem.channels_last || sliding_has_room(problem, 1);

@@ -1,0 +1,94 @@
+"""depthwise_conv2d of little work, for which CUDA has fwd_runs and fwd_channels; on other devices their values alone."""
+
+import pytest
+import torch
+from depthwise import assert_all, image, opened, pair, randn, size_that_chooses  # noqa: F401
+
+from customops import depthwise_conv2d
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+
+
+def assert_chosen(kernel, directions, dtype, layout, shape, window, device, **options):
+    """window: kernel, stride, padding, dilation. `directions` are those that have to choose `kernel`."""
+    shape = size_that_chooses(kernel, directions, dtype, layout, shape, *window, **options)
+    x = image(shape, dtype, device, FORMATS[layout])
+    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *pair(window[0])), ()))
+    y = assert_all(x, weight, bias, *window[1:])
+    if device == "cuda" and dtype.itemsize == 2:
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), *window[1:]), y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding"),
+    [
+        ((1, 24, 28, 28), 3, 1),
+        ((2, 31, 13, 17), 3, 1),  # rows that no run divides
+        ((1, 16, 57, 31), 3, 0),
+        ((3, 20, 7, 7), 3, 4),  # padding wider than the window
+        ((1, 33, 21, 30), 4, 1),
+        ((1, 24, 28, 28), 5, 2),
+        ((2, 17, 11, 33), 5, (1, 3)),
+        ((1, 24, 28, 28), 7, 3),
+        ((1, 15, 9, 41), 7, (6, 2)),
+    ],
+)
+def test_runs_that_share_rows(shape, kernel, padding, stride, dtype, device):
+    directions = ["fwd", "dgrad"] if stride == 1 else ["fwd"]
+    assert_chosen("fwd_runs", directions, dtype, "nchw", shape, (kernel, stride, padding), device, steps=(1, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((1, 40, 28, 28), 2, 2, 0, 1),
+        ((1, 40, 27, 31), 2, (1, 3), (1, 0), (2, 1)),
+        ((1, 24, 28, 28), 3, 3, 1, 1),
+        ((1, 32, 28, 28), 3, 1, 2, 2),
+        ((2, 17, 23, 19), 3, (2, 1), (5, 2), (3, 4)),
+        ((1, 31, 33, 35), 4, 4, 0, 1),
+        ((1, 12, 31, 29), 5, (3, 2), 2, (1, 2)),
+    ],
+)
+def test_runs_that_share_nothing(shape, kernel, stride, padding, dilation, dtype, device):
+    window = (kernel, stride, padding, dilation)
+    assert_chosen("fwd_runs", ["fwd"], dtype, "nchw", shape, window, device, steps=(1, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_runs_of_an_image_that_is_part_of_another(dtype, device):
+    images = randn(2 * 24 * 28 * 28 + 1, dtype=dtype, device=device)[1:].reshape(2, 24, 28, 28)
+    for x in (images[:1], images[1:]):  # neither at a multiple of 16 bytes
+        assert_all(x, randn(24, 1, 3, 3, dtype=dtype, device=device), None, 2, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((64, 107, 15, 15), (2, 2), 4, 1, 1),  # a thread has four groups of channels
+        ((64, 461, 15, 15), (1, 3), (1, 4), 0, 1),  # several tiles of channels
+        ((128, 225, 1, 98), (1, 2), 2, 0, 1),
+        ((64, 53, 26, 31), (1, 4), (2, 3), (0, 1), (3, 2)),  # one group
+        ((64, 107, 31, 13), (3, 3), (4, 2), (2, 0), (1, 3)),
+        ((64, 91, 15, 15), (1, 10), (1, 3), (0, 4), (3, 1)),
+    ],
+)
+def test_channels_of_dgrad_at_a_stride(shape, kernel, stride, padding, dilation, dtype, device):
+    window = (kernel, stride, padding, dilation)
+    assert_chosen("fwd_channels", ["dgrad"], dtype, "nhwc", shape, window, device, steps=(8, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("channels", [114, 117])  # channels by two for 16 bits, and one by one
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "dilation"),
+    [((10, 10), (2, 2), 1, 0, 2), ((9, 260), (1, 2), 1, 0, 1), ((24, 1), (3, 1), 1, (3, 0), (3, 1))],
+)
+def test_channels_of_dgrad_at_stride_1(size, kernel, stride, padding, dilation, channels, dtype, device):
+    window = (kernel, stride, padding, dilation)
+    assert_chosen("fwd_channels", ["dgrad"], dtype, "nhwc", (64, channels, *size), window, device, steps=(8, 4))
