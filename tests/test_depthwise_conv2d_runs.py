@@ -34,6 +34,7 @@ def assert_chosen(kernel, directions, dtype, layout, shape, window, device, **op
         ((2, 17, 11, 33), 5, (1, 3)),
         ((1, 24, 28, 28), 7, 3),
         ((1, 15, 9, 41), 7, (6, 2)),
+        ((8, 1, 57, 61), 3, 1),  # one channel
     ],
 )
 def test_runs_that_share_rows(shape, kernel, padding, stride, dtype, device):
@@ -71,7 +72,9 @@ def test_runs_of_an_image_that_is_part_of_another(dtype, device):
     ("shape", "kernel", "stride", "padding", "dilation"),
     [
         ((64, 107, 15, 15), (2, 2), 4, 1, 1),  # a thread has four groups of channels
-        ((64, 461, 15, 15), (1, 3), (1, 4), 0, 1),  # several tiles of channels
+        ((64, 461, 15, 15), (1, 3), (1, 4), 0, 1),
+        ((64, 106, 15, 15), (2, 2), 4, 1, 1),  # channels by two for 16 bits
+        ((16, 1219, 9, 9), (1, 3), (1, 4), 0, 1),  # several tiles of channels
         ((128, 225, 1, 98), (1, 2), 2, 0, 1),
         ((64, 53, 26, 31), (1, 4), (2, 3), (0, 1), (3, 2)),  # one group
         ((64, 107, 31, 13), (3, 3), (4, 2), (2, 0), (1, 3)),
@@ -81,6 +84,46 @@ def test_runs_of_an_image_that_is_part_of_another(dtype, device):
 def test_channels_of_dgrad_at_a_stride(shape, kernel, stride, padding, dilation, dtype, device):
     window = (kernel, stride, padding, dilation)
     assert_chosen("fwd_channels", ["dgrad"], dtype, "nhwc", shape, window, device, steps=(8, 4))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "dtype"),
+    [
+        ((64, 386, 15, 15), (4, 6), torch.float32),
+        ((64, 387, 15, 15), (4, 6), torch.float16),
+        ((64, 770, 15, 15), (3, 4), torch.float16),
+        ((64, 770, 15, 15), (3, 4), torch.bfloat16),
+        ((16, 386, 56, 56), (3, 4), torch.float64),
+    ],
+)
+def test_channels_whose_taps_would_fill_shared_memory(shape, kernel, dtype, device):
+    """48 KB, in which a block has other things, too."""
+    window = (kernel, 2, (kernel[0] // 2, kernel[1] // 2))
+    assert_chosen("fwd_channels", ["dgrad"], dtype, "nhwc", shape, window, device, steps=(8, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("channels", [49, 114])
+@pytest.mark.parametrize(("size", "stride"), [((15, 15), 1), ((31, 33), 2)])
+def test_channels_of_forward(channels, size, stride, dtype, device):
+    """Whichever kernel is chosen for these: fwd_channels is for some of the sizes."""
+    x = image((64, channels, *size), dtype, device, torch.channels_last)
+    weight, bias = (randn(channels, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 2, 2), ()))
+    assert_all(x, weight, bias, stride)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (4, 1), (5, 1), (5, 2), (7, 1), (7, 2)])
+def test_infinities_beside_runs_that_share_rows(kernel, stride, dtype, device):
+    """They reach the outputs whose windows hold them, and no others of the run."""
+    window = kernel, stride, kernel // 2
+    shape = size_that_chooses("fwd_runs", ["fwd"], dtype, "nchw", (1, 24, 28, 28), *window, steps=(1, 1))
+    x = torch.ones(shape, dtype=dtype, device=device)
+    x[:, ::2, 9, 11], x[:, 1::2, 10, -1] = torch.inf, torch.nan
+    weight = torch.ones(shape[1], 1, kernel, kernel, dtype=dtype, device=device)
+    y = depthwise_conv2d(x, weight, None, *window[1:]).cpu().double()
+    expected = torch.nn.functional.conv2d(x.double().cpu(), weight.double().cpu(), None, *window[1:], groups=shape[1])
+    torch.testing.assert_close(y, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

@@ -36,7 +36,7 @@ __device__ void load_taps(const ChannelsParams<T>& params, int channel, int chun
 #pragma unroll 4
           for (int tap = 0; tap < count; ++tap)
             taps[((tap * kChunks + j) * kLanes + v) * threads] =
-                widen(T(element(first + (params.flipped ? count - 1 - tap : tap))));
+                widen(element(first + (params.flipped ? count - 1 - tap : tap)));
         }
   });
 }
@@ -49,13 +49,13 @@ __global__ void __launch_bounds__(kMostWarps* kWarp) fwd_channels(const __grid_c
   extern __shared__ __align__(kAccess) char shared[];
   __shared__ FirstTap columns[up ? kLongest : 1];  // of the block's pixels
   const TapAxis &y_axis = params.y, &x_axis = params.x;
-  uint32_t image = blockIdx.x;
-  const int tile = int(params.tiles.divmod(image)), threads = int(blockDim.x), chunk = threads * kLanes;
+  uint32_t block = blockIdx.x;
+  const int tile = int(params.tiles.divmod(block)), threads = int(blockDim.x), chunk = threads * kLanes;
   const int channel = tile * kChunks * chunk + int(threadIdx.x) * kLanes, count = y_axis.taps * x_axis.taps;
   const int chunks = max(0, (params.channels - channel + chunk - 1) / chunk);
   A* const taps = reinterpret_cast<A*>(shared) + threadIdx.x;
   load_taps<kLanes, kChunks>(params, channel, chunks, threads, count, taps);
-  const int first = int(image) * params.run;
+  const int first = int(block) * params.run;
   if constexpr (up) {
     for (int p = int(threadIdx.x); p < params.run; p += threads) {
       uint32_t rows = uint32_t(first + p);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarp) fwd_channels(const __grid_c
     }
     __syncthreads();
   }
-  image = uint32_t(first);
+  uint32_t image = uint32_t(first);
   int x = int(params.width.divmod(image)), y = int(params.height.divmod(image));
   const int width = int(params.width.divisor), height = int(params.height.divisor), row = x_axis.in * params.channels;
   const int step_y = up ? int(y_axis.tap_step.divisor) : 1, step_x = up ? int(x_axis.tap_step.divisor) : 1;
@@ -170,11 +170,13 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
 // Several chunks share the work of finding pixels and taps: worth it where they leave less than 3 of 8 channels empty.
 template <class T, int kLanes>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  constexpr int64_t kChunks = 4, kShared = 48 << 10, kVector = kLanes * kWarp;
+  constexpr int64_t kChunks = 4, kVector = kLanes * kWarp;
+  constexpr int64_t kShared = (48 << 10) - kLongest * int64_t(sizeof(FirstTap));  // the rest is `columns`
   const int64_t one = round_up(problem.channels, kVector), several = round_up(problem.channels, kChunks * kVector);
   const int64_t bytes = problem.taps() * kMostWarps * kChunks * kVector * int64_t(sizeof(acc_t<T>));
-  8 * one >= 5 * several&& bytes <= kShared ? launch<T, kLanes, kChunks>(problem, stream)
-                                            : launch<T, kLanes, 1>(problem, stream);
+  const bool fills = 8 * one >= 5 * several;
+  if (fills && bytes <= kShared) return launch<T, kLanes, kChunks>(problem, stream);
+  launch<T, kLanes, 1>(problem, stream);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // depthwise_conv2d, forward, and dgrad at stride 1, for small square windows over contiguous images. A thread computes
 // a run of outputs of a column straight from memory; all that it reads is on its way before the first product, so that
-// it waits for memory once. At a stride of 1 or 2 the outputs of a run share rows of pixels; others share nothing.
+// it waits for memory once. Its outputs share rows where runs_share_rows (takes.h) says so.
 #include "problem.cuh"
 
 namespace customops::cuda::depthwise {
@@ -19,7 +19,7 @@ struct RunsParams {
   bool flipped;
 };
 
-// kStep: rows from an output's window to that of the next, or 0: any number, and any dilation.
+// kStep: rows from an output's window to that of the next, or 0: any stride and dilation, no shared rows.
 template <class T, int kTaps, int kStep, int kRun>
 __global__ void __launch_bounds__(kRunThreads) fwd_runs(const __grid_constant__ RunsParams<T> params) {
   constexpr int kHop = kStep > 0 ? kStep : kTaps, kRows = (kRun - 1) * kHop + kTaps, kAll = kTaps * kTaps;
@@ -74,8 +74,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   fwd_runs<T, kTaps, kStep, kRun><<<unsigned(ceil_div(params.threads, kRunThreads)), kRunThreads, 0, stream>>>(params);
 }
 
-// How long all runs of that length take: a thread's instructions, about, times the threads of a multiprocessor. So few
-// threads that they wait for memory more than for each other count as kFewThreads. Measured on an H200.
+// How long runs of that length take, in no unit: a thread's instructions, about, times the threads of a multiprocessor.
+// Fewer threads than kFewThreads take no less time, for they wait for memory. Measured on an H200.
 inline int64_t cost(const Problem& problem, int64_t run) {
   constexpr int64_t kFewThreads = 256;
   const int64_t taps = problem.y.taps, rows = (run - 1) * problem.y.down + taps;
