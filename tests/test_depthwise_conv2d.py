@@ -89,6 +89,22 @@ def test_columns_of_taps(shape, taps, stride, padding, dilation, dtype, device):
         assert torch.equal(grads[0][:1], grads[1])
 
 
+@memory_formats
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_strides_along_one_pixel(dtype, memory_format, device):
+    """Images one pixel wide are computed as rows, whatever stride they have along that pixel."""
+    for taps, stride, padding, dilation in ((2, 2, 0, 4), (5, 1, 2, 1), (31, 1, 15, 1), (3, 3, 4, 2)):
+        for batch, channels in ((3, 5), (40, 16)):
+            for shape, along in (((75, 1), 0), ((1, 75), 1)):
+                x = image((batch, channels, *shape), dtype, device, memory_format)
+                kernel, window = [1, 1], [[4, 4], [0, 0], [2, 2]]
+                kernel[along] = taps
+                for values, value in zip(window, (stride, padding, dilation), strict=True):
+                    values[along] = value
+                weight = randn(channels, 1, *kernel, dtype=dtype, device=device, seed=1)
+                assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), *map(tuple, window))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_image_has_the_same_bits_alone(dtype, device):
     """Kernels of many images add in the order of those of one."""

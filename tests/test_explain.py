@@ -165,6 +165,15 @@ def test_what_a_kernel_refuses_gets_another(row):
     assert kernel_of(direction, GPUS[gpu], *problem) != refused
 
 
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("direction", ["fwd", "dgrad", "wgrad"])
+def test_a_stride_along_one_pixel_changes_no_choice(direction, layout):
+    for shape, kernel, used in ((64, 33, 74, 1), (2, 1), (2, 1)), ((64, 33, 1, 74), (1, 4), (1, 3)), ((9, 8, 1, 1), (1, 1), (1, 1)):
+        stride = tuple(s if taps > 1 else 4 for s, taps in zip(used, kernel, strict=True))
+        both = [explain(direction, GPUS["H200"], "bfloat16", layout, shape, kernel, s) for s in (used, stride)]
+        assert both[0].split(":")[0] == both[1].split(":")[0]
+
+
 def test_a_fit_moves_few_choices():
     """Refits to 80 % and to 65 % of the problems moved 6 and 2 of what were 76 rows; costs drawn at random, 52 or more."""
     same = sum(kernel_of(row[0], GPUS[row[1]], *row[2:-1]) == row[-1] for row in MEASURED)

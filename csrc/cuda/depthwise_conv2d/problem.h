@@ -107,9 +107,19 @@ inline int64_t outputs(const Problem& problem) {
   return problem.batch * problem.channels * problem.y.out * problem.x.out;
 }
 
+// Steps that no sum uses are 1: they may be as large as 2^31 otherwise.
+inline Axis without_unused_steps(Axis axis) {
+  if (axis.taps == 1) axis.dilation = 1;
+  if (axis.out == 1) axis.down = 1;
+  if (axis.in == 1) axis.up = 1;
+  return axis;
+}
+
 // The same sum over the same memory, with fewer cases: images one pixel wide become one pixel high, and where every
 // output meets one pixel, all of them become one row.
 inline Problem simplified(Problem problem) {
+  for (Axis* a : {&problem.y, &problem.x})
+    if (a->in == 1 && a->out == 1 && a->taps == 1) *a = without_unused_steps(*a);
   const auto pointwise = [](const Axis& a) {
     return a.taps == 1 && a.up == 1 && a.down == 1 && a.pad == 0 && a.in == a.out;
   };
@@ -170,14 +180,6 @@ struct SlidingAxis {
   Int residue_outputs() const { return Int(ceil_div(out, stride())); }
   Int taps_of_class() const { return Int(ceil_div(taps, tap_step)); }
 };
-
-// Steps that no sum uses are 1: they may be as large as 2^31 otherwise.
-inline Axis without_unused_steps(Axis axis) {
-  if (axis.taps == 1) axis.dilation = 1;
-  if (axis.out == 1) axis.down = 1;
-  if (axis.in == 1) axis.up = 1;
-  return axis;
-}
 
 inline int64_t inverse_modulo(int64_t value, int64_t modulus) {  // the extended Euclidean algorithm
   int64_t rest = modulus, divisor = value % modulus, inverse = 0, next = 1;
