@@ -99,12 +99,10 @@ void elements(const Block<A>& block) {
   });
 }
 
-// Elements that fill no vector go through one of our own.
+// The last elements of a block, which fill no vector: through one of our own.
 template <class A>
-[[gnu::noinline]] void run_elements(Elements<A>* act, const Block<A>& block, int inputs, int outputs) {
+[[gnu::noinline]] void run_rest(Elements<A>* act, const Block<A>& block, int inputs, int outputs) {
   const int64_t rest = block.n % kWhole<A>, whole = block.n - rest;
-  if (whole > 0) act(block);
-  if (rest == 0) return;
   A in[3][kWhole<A>] = {}, out[2][kWhole<A>];
   for (int k = 0; k < inputs; ++k) std::copy_n(block.in[k] + whole, rest, in[k]);
   const A* const x[] = {in[0], in[1], in[2]};
@@ -158,8 +156,9 @@ void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t
         else
           std::fill_n(bias + at, run, o.bias[c]);
       });
-    const int64_t padded = kWide ? n : (n + kWhole<A> - 1) & -kWhole<A>;
-    run_elements<A>(act, {o.scalars, x, y, bias, padded}, o.inputs, o.outputs);
+    const Block<A> block{o.scalars, x, y, bias, kWide ? n : (n + kWhole<A> - 1) & -kWhole<A>};
+    if (block.n >= kWhole<A>) act(block);
+    if (block.n % kWhole<A>) run_rest(act, block, o.inputs, o.outputs);
     if (sums) add_sums(isa, o.channels, o.inner, begin, n, y[o.outputs - 1], sums);
     if constexpr (!kWide)
       for (int k = 0; k < o.outputs; ++k) narrow(isa, y[k], o.out[k] + begin, n);
