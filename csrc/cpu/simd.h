@@ -154,7 +154,7 @@ int64_t narrow_vectors(Isa<c>, const float*, BFloat16*, int64_t) {
 #if CUSTOMOPS_X86_64
 CUSTOMOPS_AVX2 inline int64_t widen_vectors(Isa<Capability::avx2>, const Half* in, float* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  for (const int64_t whole = n & -8; i < whole; i += 8)
     _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
   for (; i < n; ++i) out[i] = _cvtsh_ss(in[i].x);
   return n;
@@ -162,7 +162,7 @@ CUSTOMOPS_AVX2 inline int64_t widen_vectors(Isa<Capability::avx2>, const Half* i
 
 CUSTOMOPS_AVX2 inline int64_t narrow_vectors(Isa<Capability::avx2>, const float* in, Half* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  for (const int64_t whole = n & -8; i < whole; i += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; ++i) out[i].x = _cvtss_sh(in[i], _MM_FROUND_TO_NEAREST_INT);
@@ -171,7 +171,7 @@ CUSTOMOPS_AVX2 inline int64_t narrow_vectors(Isa<Capability::avx2>, const float*
 
 CUSTOMOPS_AVX512 inline int64_t widen_vectors(Isa<Capability::avx512>, const Half* in, float* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
+  for (const int64_t whole = n & -16; i < whole; i += 16)
     _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i))));
   const __mmask16 rest = (1u << (n - i)) - 1;
   if (rest) _mm512_mask_storeu_ps(out + i, rest, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(rest, in + i)));
@@ -180,7 +180,7 @@ CUSTOMOPS_AVX512 inline int64_t widen_vectors(Isa<Capability::avx512>, const Hal
 
 CUSTOMOPS_AVX512 inline int64_t narrow_vectors(Isa<Capability::avx512>, const float* in, Half* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
+  for (const int64_t whole = n & -16; i < whole; i += 16)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
                         _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   const __mmask16 rest = (1u << (n - i)) - 1;
