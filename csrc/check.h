@@ -18,7 +18,7 @@ using torch::headeronly::IntHeaderOnlyArrayRef;
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// Adds text or a number to a message. Without streams, which would bring 400 kB of libstdc++ along.
+// Adds text or a number to a message; streams would take more code in every caller.
 template <class T>
 [[gnu::cold]] [[gnu::noinline]] void append(std::string& message, T part) {
   if constexpr (std::is_floating_point_v<T>) {

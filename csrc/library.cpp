@@ -5,17 +5,9 @@
 // `_op` stays without autograd, so that a call which needs no gradient skips the dispatch through Python: on 4-element
 // tensors that is the difference between 2.2 and 6.2 microseconds.
 
-#include <ios>
 #include <string>
 
 #include "stable.h"
-
-#ifdef __GLIBCXX__
-// Torch's headers include <iostream>, whose initialiser brings streams and locales of a static libstdc++ along, 400 kB.
-// Nothing here uses them. Weak: where libstdc++'s own definition is linked all the same, it counts.
-__attribute__((weak)) std::ios_base::Init::Init() {}
-__attribute__((weak)) std::ios_base::Init::~Init() {}
-#endif
 
 namespace {
 
