@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "stable.h"
 
@@ -18,16 +19,18 @@ using torch::headeronly::IntHeaderOnlyArrayRef;
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// Adds text or a number to a message; streams would take more code in every caller.
+// Adds text or a number to a message: less code than a stream in every caller.
 template <class T>
 [[gnu::cold]] [[gnu::noinline]] void append(std::string& message, T part) {
   if constexpr (std::is_floating_point_v<T>) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%g", part);
-    message += digits;
+    std::ostringstream digits;  // whatever LC_NUMERIC says
+    digits << part;
+    message += digits.str();
   } else if constexpr (std::is_integral_v<T>) {
+    static_assert(sizeof(T) > 1, "a letter or a number?");
     message += std::to_string(part);
   } else {
+    static_assert(std::is_convertible_v<T, std::string>, "text or a number");
     message += part;
   }
 }

@@ -61,8 +61,8 @@ struct Block {
 template <class A>
 using Elements = void(const Block<A>&);
 
-// They take multiples of so many: whole vectors of any instruction set. A remainder would more than double their code.
-// Most of those for float64 call the C library for each element.
+// elements() computes whole multiples of so many, and leaves the rest to run_rest: a loop for remainders would more
+// than double its code. Of float64, which mostly calls the C library for each element, it computes all.
 template <class A>
 constexpr int64_t kWhole = std::is_same_v<A, float> ? 16 : 1;
 

@@ -7,8 +7,9 @@
 namespace customops::cpu {
 
 constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread, as in ATen
+constexpr int64_t kShortRow = 8;     // elements
 
-// One loop nest for each kind of row, so that each is vectorised; `out` is a block of our own and aliases nothing.
+// One loop nest for each kind of row: the first two are vectorised. `out` is a block of our own and aliases nothing.
 template <class T>
 void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int64_t rows, T* __restrict out) {
   if (step == 1) {
@@ -19,11 +20,11 @@ void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int6
       const T value = *in;
       for (int64_t i = 0; i < length; ++i) out[i] = value;
     }
-  } else if (rows <= length) {
+  } else if (rows <= length || length > kShortRow) {
     for (int64_t r = 0; r < rows; ++r, in += row_step, out += length)
 #pragma GCC unroll 4
       for (int64_t i = 0; i < length; ++i) out[i] = in[i * step];
-  } else {  // the longer loop inside
+  } else {  // the longer loop inside; its rows stay in the L1 cache until the next element of each
     for (int64_t i = 0; i < length; ++i, in += step, ++out)
 #pragma GCC unroll 4
       for (int64_t r = 0; r < rows; ++r) out[r * length] = in[r * row_step];
@@ -35,7 +36,7 @@ template <class T>
 [[gnu::noinline]] const T* gather(int dims, const int64_t* size, const int64_t* step, const T* from, int64_t begin,
                                   int64_t n, T* buffer) {
   std::array<int64_t, kMaxDims> index;
-  index[1] = 0;
+  index[1] = 0;  // with one dimension, too
   for (int d = 0; d < dims; ++d) {
     index[d] = begin % size[d];
     begin /= size[d];
