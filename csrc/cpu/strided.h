@@ -6,8 +6,8 @@
 
 namespace customops::cpu {
 
-constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread, as in ATen
-constexpr int64_t kShortRow = 8;     // elements
+constexpr int64_t kGrain = 1 << 15;      // elements that are worth a thread, as in ATen
+constexpr int64_t kCopiedByColumns = 8;  // elements of a row, at most
 
 // One loop nest for each kind of row: the first two are vectorised. `out` is a block of our own and aliases nothing.
 template <class T>
@@ -20,7 +20,7 @@ void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int6
       const T value = *in;
       for (int64_t i = 0; i < length; ++i) out[i] = value;
     }
-  } else if (rows <= length || length > kShortRow) {
+  } else if (rows <= length || length > kCopiedByColumns) {
     for (int64_t r = 0; r < rows; ++r, in += row_step, out += length)
 #pragma GCC unroll 4
       for (int64_t i = 0; i < length; ++i) out[i] = in[i * step];
