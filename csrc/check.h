@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "stable.h"
 
@@ -18,20 +19,34 @@ using torch::headeronly::IntHeaderOnlyArrayRef;
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
+// Adds text or a number to a message: less code than a stream in every caller.
+template <class T>
+[[gnu::cold]] [[gnu::noinline]] void append(std::string& message, T part) {
+  if constexpr (std::is_floating_point_v<T>) {
+    std::ostringstream digits;  // whatever LC_NUMERIC says
+    digits << part;
+    message += digits.str();
+  } else if constexpr (std::is_integral_v<T>) {
+    static_assert(sizeof(T) > 1, "a letter or a number?");
+    message += std::to_string(part);
+  } else {
+    static_assert(std::is_convertible_v<T, std::string>, "text or a number");
+    message += part;
+  }
+}
+
 // Throws what Python sees as a RuntimeError.
 template <class... Args>
-[[noreturn]] void fail(const Args&... args) {
-  std::ostringstream message;
-  (message << ... << args);
-  throw std::runtime_error(message.str());
+[[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(Args... args) {
+  std::string message;
+  (append(message, args), ...);
+  throw std::runtime_error(message);
 }
 
 inline std::string to_string(IntHeaderOnlyArrayRef sizes) {
-  std::ostringstream text;
-  text << '(';
-  for (size_t d = 0; d < sizes.size(); ++d) text << (d ? ", " : "") << sizes[d];
-  text << (sizes.size() == 1 ? ",)" : ")");
-  return text.str();
+  std::string text = "(";
+  for (size_t d = 0; d < sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(sizes[d]);
+  return text + (sizes.size() == 1 ? ",)" : ")");
 }
 
 // The name that Python users know: torch.float32, not Float.

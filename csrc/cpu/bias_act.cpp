@@ -41,7 +41,8 @@ template <class T>
 struct BiasActOperands {
   BiasActScalars<acc_t<T>> scalars;
   int64_t channels, inner;
-  const T* in[3];  // the last may be null: see BiasActProblem
+  int inputs, outputs;  // as many as bias_act_element has
+  const T* in[3];       // the last may be null: see BiasActProblem
   T* out[2];
   const acc_t<T>* bias;  // null for none
 };
@@ -50,7 +51,7 @@ struct BiasActOperands {
 template <class A>
 struct Block {
   const BiasActScalars<A>& scalars;
-  const A* const* in;  // as many as bias_act_element takes
+  const A* const* in;
   A* const* out;
   const A* bias;
   int64_t n;
@@ -60,14 +61,21 @@ struct Block {
 template <class A>
 using Elements = void(const Block<A>&);
 
+// elements() computes whole multiples of so many, and leaves the rest to run_rest: a loop for remainders would more
+// than double its code. Of float64, which mostly calls the C library for each element, it computes all.
+template <class A>
+constexpr int64_t kWhole = std::is_same_v<A, float> ? 16 : 1;
+
 template <int order, class Act, class A>
 void elements(const Block<A>& block) {
   run_simd([&](auto) {
-    const int64_t n = block.n;
+    const int64_t n = block.n & -kWhole<A>;
     const A *const x0 = block.in[0], *const x1 = block.in[order > 0], *const x2 = block.in[order],
                    *const bias = block.bias;
-    A* __restrict const y0 = block.out[0], * __restrict const y1 = block.out[order == 2];
-    const auto loop = [&](auto from_y, auto clamped) {  // constants, because a branch would keep it from vectorising
+    const std::true_type yes;
+    const std::false_type no;
+    // Constants, because a branch would keep it from vectorising. As parameters, pointers need no check for overlap.
+    const auto loop = [&](auto from_y, auto clamped, A* __restrict y0, A* __restrict y1) {
       BiasActScalars<A> s = block.scalars;
       s.from_y = from_y, s.clamped = clamped;
       CUSTOMOPS_TWO_A_TURN
@@ -81,13 +89,26 @@ void elements(const Block<A>& block) {
         if constexpr (order > 1) y1[i] = to[1];
       }
     };
+    A *const y0 = block.out[0], *const y1 = block.out[order == 2];
     if (order == 0 || (block.scalars.clamped && !block.scalars.from_y))
-      loop(std::false_type(), std::true_type());
+      loop(no, yes, y0, y1);
     else if (block.scalars.from_y)  // where a clamp hides nothing
-      loop(std::true_type(), std::false_type());
+      loop(yes, no, y0, y1);
     else
-      loop(std::false_type(), std::false_type());
+      loop(no, no, y0, y1);
   });
+}
+
+// The last elements of a block, which fill no vector: through one of our own.
+template <class A>
+[[gnu::noinline]] void run_rest(Elements<A>* act, const Block<A>& block, int inputs, int outputs) {
+  const int64_t rest = block.n % kWhole<A>, whole = block.n - rest;
+  A in[3][kWhole<A>] = {}, out[2][kWhole<A>];
+  for (int k = 0; k < inputs; ++k) std::copy_n(block.in[k] + whole, rest, in[k]);
+  const A* const x[] = {in[0], in[1], in[2]};
+  A* const y[] = {out[0], out[1]};
+  act({block.scalars, x, y, block.bias + whole, kWhole<A>});
+  for (int k = 0; k < outputs; ++k) std::copy_n(out[k], rest, block.out[k] + whole);
 }
 
 // Adds n elements from `begin` on to the sums of their channels. Where they hold a channel several times, its terms are
@@ -111,18 +132,19 @@ void add_sums(I isa, int64_t channels, int64_t inner, int64_t begin, int64_t n, 
   });
 }
 
-template <int order, class T, class I>
+template <class T, class I>
 void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t begin, int64_t end, double* sums) {
   using A = acc_t<T>;
   constexpr bool kWide = std::is_same_v<T, A>;
-  constexpr int kInputs = order + 1, kOutputs = kBiasActOutputs<order>;
-  alignas(64) A wide[kInputs][kBlock] = {}, result[kOutputs][kBlock], bias[kBlock] = {};
+  alignas(64) A wide[3][kBlock], result[2][kBlock], bias[kBlock] = {};
+  const A* x[3];
+  A* y[2];
+  for (int k = 0; k < o.inputs; ++k)
+    if (!kWide || !o.in[k]) std::fill_n(wide[k], kBlock, A(0));
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
-    const A* x[kInputs];
-    A* y[kOutputs];
-    for (int k = 0; k < kInputs; ++k) x[k] = o.in[k] ? widened(isa, o.in[k] + begin, n, wide[k]) : wide[k];
-    for (int k = 0; k < kOutputs; ++k)
+    for (int k = 0; k < o.inputs; ++k) x[k] = o.in[k] ? widened(isa, o.in[k] + begin, n, wide[k]) : wide[k];
+    for (int k = 0; k < o.outputs; ++k)
       if constexpr (kWide)
         y[k] = o.out[k] + begin;
       else
@@ -134,10 +156,12 @@ void blocks(I isa, const BiasActOperands<T>& o, Elements<acc_t<T>>* act, int64_t
         else
           std::fill_n(bias + at, run, o.bias[c]);
       });
-    act({o.scalars, x, y, bias, n});
-    if (sums) add_sums(isa, o.channels, o.inner, begin, n, y[kOutputs - 1], sums);
+    const Block<A> block{o.scalars, x, y, bias, kWide ? n : (n + kWhole<A> - 1) & -kWhole<A>};
+    if (block.n >= kWhole<A>) act(block);
+    if (block.n % kWhole<A>) run_rest(act, block, o.inputs, o.outputs);
+    if (sums) add_sums(isa, o.channels, o.inner, begin, n, y[o.outputs - 1], sums);
     if constexpr (!kWide)
-      for (int k = 0; k < kOutputs; ++k) narrow(isa, y[k], o.out[k] + begin, n);
+      for (int k = 0; k < o.outputs; ++k) narrow(isa, y[k], o.out[k] + begin, n);
   }
 }
 
@@ -148,21 +172,23 @@ struct BiasAct {
   static void run(const BiasActProblem& p) {
     dispatch(p.out[0].scalar_type(), [&](auto zero) {
       using T = decltype(zero);
-      p.setting.visit<order>([&](auto act) { typed<order, T>(p, elements<order, decltype(act), acc_t<T>>); });
+      p.setting.visit<order>([&](auto act) { typed<T>(p, order + 1, elements<order, decltype(act), acc_t<T>>); });
     });
   }
 
-  template <int order, class T>
-  static void typed(const BiasActProblem& p, Elements<acc_t<T>>* act) {
+  template <class T>
+  [[gnu::noinline]] static void typed(const BiasActProblem& p, int inputs, Elements<acc_t<T>>* act) {
     using A = acc_t<T>;
-    std::vector<A> bias(p.b ? p.channels : 0);
-    for (size_t c = 0; c < bias.size(); ++c) bias[c] = p.b->const_data_ptr<T>()[c];
-    BiasActOperands<T> o{p.setting.scalars<A>(p.from_y), p.channels, p.inner, {}, {}, p.b ? bias.data() : nullptr};
+    const int outputs = int(p.out.size());
+    std::vector<A> bias;
+    if (const T* const b = p.b ? p.b->const_data_ptr<T>() : nullptr) bias.assign(b, b + p.channels);
+    BiasActOperands<T> o{p.setting.scalars<A>(p.from_y), p.channels, p.inner, inputs, outputs, {}, {},
+                         p.b ? bias.data() : nullptr};
     for (size_t k = 0; k < p.in.size(); ++k) o.in[k] = p.in[k].const_data_ptr<T>();
     for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
     const int64_t n = p.numel();
     const auto work = [&](int64_t begin, int64_t end, double* sums) {
-      run_simd([&](auto isa) { blocks<order, T>(isa, o, act, begin, end, sums); });
+      run_simd([&](auto isa) { blocks(isa, o, act, begin, end, sums); });
     };
     if (!p.db) return parallel(n, kGrain, [&](int64_t begin, int64_t end) { work(begin, end, nullptr); });
     // At most 64 pieces, and never more sums than a fraction of the work itself.

@@ -22,22 +22,25 @@ const acc_t<T>* widened(I isa, const T* in, int64_t n, acc_t<T>* buffer) {
     return widen(isa, in, buffer, n), buffer;
 }
 
-template <class I, class T, size_t kInputs, class Op, size_t... k>
-void pointwise_blocks(I isa, const Walk<kInputs>& walk, const std::array<const T*, kInputs>& in, T* out, int64_t begin,
-                      int64_t end, const Op& op, std::index_sequence<k...>) {
-  constexpr bool kWide = std::is_same_v<T, acc_t<T>>;
+template <class T, class I, size_t kInputs, class Op, size_t... k>
+void pointwise_blocks(I isa, const Walk<kInputs>& walk, const std::array<const void*, kInputs>& in, void* out,
+                      int64_t begin, int64_t end, const Op& op, std::index_sequence<k...>) {
+  using A = acc_t<T>;
   alignas(64) T gathered[kInputs][kBlock];
-  alignas(64) acc_t<T> wide[kInputs][kBlock], result[kBlock];
+  alignas(64) A wide[kInputs][kBlock], result[kBlock];
+  // As parameters, pointers need no check for overlap.
+  const auto loop = [&](int64_t n, A* __restrict y, auto... x) {
+    for (int64_t i = 0; i < n; ++i) y[i] = op(x[i]...);
+  };
   for (; begin < end; begin += kBlock) {
     const int64_t n = std::min(kBlock, end - begin);
-    const acc_t<T>* x[kInputs] = {widened(isa, read(walk, k, in[k], begin, n, gathered[k]), n, wide[k])...};
-    acc_t<T>* __restrict y;
-    if constexpr (kWide)
-      y = out + begin;
+    const A* x[kInputs] = {
+        widened(isa, read(walk, k, static_cast<const T*>(in[k]), begin, n, gathered[k]), n, wide[k])...};
+    T* const y = static_cast<T*>(out) + begin;
+    if constexpr (std::is_same_v<T, A>)
+      loop(n, y, x[k]...);
     else
-      y = result;
-    for (int64_t i = 0; i < n; ++i) y[i] = op(x[k][i]...);
-    if constexpr (!kWide) narrow(isa, y, out + begin, n);
+      loop(n, result, x[k]...), narrow(isa, result, y, n);
   }
 }
 
@@ -50,13 +53,14 @@ Tensor pointwise(const Op& op, const Inputs&... inputs) {
   const int64_t n = out.numel();
   if (n == 0) return out;
   const Walk<kInputs> walk(out.sizes(), out.strides(), tensors);
-  dispatch(tensors[0]->scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const std::array<const T*, kInputs> in{inputs.template const_data_ptr<T>()...};
-    T* const to = out.template mutable_data_ptr<T>();
-    parallel(n, kGrain, [&](int64_t begin, int64_t end) {
-      run_simd(
-          [&](auto isa) { pointwise_blocks(isa, walk, in, to, begin, end, op, std::make_index_sequence<kInputs>()); });
+  const ScalarType dtype = tensors[0]->scalar_type();
+  const std::array<const void*, kInputs> in{inputs.const_data_ptr()...};
+  void* const to = out.mutable_data_ptr();
+  parallel(n, kGrain, [&](int64_t begin, int64_t end) {
+    dispatch(dtype, [&](auto zero) {
+      run_simd([&](auto isa) {
+        pointwise_blocks<decltype(zero)>(isa, walk, in, to, begin, end, op, std::make_index_sequence<kInputs>());
+      });
     });
   });
   return out;

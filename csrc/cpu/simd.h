@@ -137,7 +137,7 @@ void outline(Isa<c>, const F& f) {
 }
 
 // float16 has conversion instructions, which the compiler does not find by itself; on ARM bfloat16, too. These
-// functions convert the part of n that fills whole vectors, and return its length.
+// functions convert as much of n as they have instructions for, and return its length.
 template <Capability c>
 int64_t widen_vectors(Isa<c>, const Half*, float*, int64_t) {
   return 0;
@@ -154,32 +154,40 @@ int64_t narrow_vectors(Isa<c>, const float*, BFloat16*, int64_t) {
 #if CUSTOMOPS_X86_64
 CUSTOMOPS_AVX2 inline int64_t widen_vectors(Isa<Capability::avx2>, const Half* in, float* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  for (const int64_t whole = n & -8; i < whole; i += 8)
     _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
-  return i;
+  for (; i < n; ++i) out[i] = _cvtsh_ss(in[i].x);
+  return n;
 }
 
 CUSTOMOPS_AVX2 inline int64_t narrow_vectors(Isa<Capability::avx2>, const float* in, Half* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  for (const int64_t whole = n & -8; i < whole; i += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  return i;
+  for (; i < n; ++i) out[i].x = _cvtss_sh(in[i], _MM_FROUND_TO_NEAREST_INT);
+  return n;
 }
 
 CUSTOMOPS_AVX512 inline int64_t widen_vectors(Isa<Capability::avx512>, const Half* in, float* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
+  for (const int64_t whole = n & -16; i < whole; i += 16)
     _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i))));
-  return i;
+  const __mmask16 rest = (1u << (n - i)) - 1;
+  if (rest) _mm512_mask_storeu_ps(out + i, rest, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(rest, in + i)));
+  return n;
 }
 
 CUSTOMOPS_AVX512 inline int64_t narrow_vectors(Isa<Capability::avx512>, const float* in, Half* out, int64_t n) {
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
+  for (const int64_t whole = n & -16; i < whole; i += 16)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
                         _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  return i;
+  const __mmask16 rest = (1u << (n - i)) - 1;
+  if (rest)
+    _mm256_mask_storeu_epi16(out + i, rest,
+                             _mm512_cvtps_ph(_mm512_maskz_loadu_ps(rest, in + i), _MM_FROUND_TO_NEAREST_INT));
+  return n;
 }
 #endif
 
@@ -193,18 +201,18 @@ namespace customops::cpu {
 
 // n elements from T to acc_t<T> and back, rounding to nearest, ties to even.
 template <class I>
-void widen(I isa, const Half* in, float* out, int64_t n) {
+void widen(I isa, const Half* __restrict in, float* __restrict out, int64_t n) {
   for (int64_t i = widen_vectors(isa, in, out, n); i < n; ++i) out[i] = in[i];
 }
 
 template <class I>
-void narrow(I isa, const float* in, Half* out, int64_t n) {
+void narrow(I isa, const float* __restrict in, Half* __restrict out, int64_t n) {
   for (int64_t i = narrow_vectors(isa, in, out, n); i < n; ++i) out[i] = in[i];
 }
 
 // bfloat16 is the upper half of a float32: integer arithmetic, which the compiler does vectorise.
 template <class I>
-void widen(I, const BFloat16* in, float* out, int64_t n) {
+void widen(I, const BFloat16* __restrict in, float* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits = uint32_t(in[i].x) << 16;
     std::memcpy(&out[i], &bits, sizeof bits);
@@ -212,7 +220,7 @@ void widen(I, const BFloat16* in, float* out, int64_t n) {
 }
 
 template <class I>
-void narrow(I isa, const float* in, BFloat16* out, int64_t n) {
+void narrow(I isa, const float* __restrict in, BFloat16* __restrict out, int64_t n) {
   for (int64_t i = narrow_vectors(isa, in, out, n); i < n; ++i) {
     uint32_t bits;
     std::memcpy(&bits, &in[i], sizeof bits);

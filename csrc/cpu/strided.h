@@ -6,9 +6,10 @@
 
 namespace customops::cpu {
 
-constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread, as in ATen
+constexpr int64_t kGrain = 1 << 15;      // elements that are worth a thread, as in ATen
+constexpr int64_t kCopiedByColumns = 8;  // elements of a row, at most
 
-// One loop nest for each kind of row, so that each is vectorised; `out` is a block of our own and aliases nothing.
+// One loop nest for each kind of row: the first two are vectorised. `out` is a block of our own and aliases nothing.
 template <class T>
 void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int64_t rows, T* __restrict out) {
   if (step == 1) {
@@ -19,9 +20,46 @@ void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int6
       const T value = *in;
       for (int64_t i = 0; i < length; ++i) out[i] = value;
     }
-  } else {
+  } else if (rows <= length || length > kCopiedByColumns) {
     for (int64_t r = 0; r < rows; ++r, in += row_step, out += length)
+#pragma GCC unroll 4
       for (int64_t i = 0; i < length; ++i) out[i] = in[i * step];
+  } else {  // the longer loop inside; its rows stay in the L1 cache until the next element of each
+    for (int64_t i = 0; i < length; ++i, in += step, ++out)
+#pragma GCC unroll 4
+      for (int64_t r = 0; r < rows; ++r) out[r * length] = in[r * row_step];
+  }
+}
+
+// What read() does where an input is no single row: index arithmetic, in one function for all instruction sets and ops.
+template <class T>
+[[gnu::noinline]] const T* gather(int dims, const int64_t* size, const int64_t* step, const T* from, int64_t begin,
+                                  int64_t n, T* buffer) {
+  std::array<int64_t, kMaxDims> index;
+  index[1] = 0;  // with one dimension, too
+  for (int d = 0; d < dims; ++d) {
+    index[d] = begin % size[d];
+    begin /= size[d];
+    from += index[d] * step[d];
+  }
+  if (step[0] == 1 && index[0] + n <= size[0]) return from;
+  const int64_t row_step = dims > 1 ? step[1] : 0;
+  for (int64_t done = 0;;) {
+    const int64_t length = std::min(n - done, size[0] - index[0]);
+    int64_t rows = 1;
+    if (dims > 1 && length == size[0])  // whole rows: the usual case when rows are short
+      rows = std::min((n - done) / length, size[1] - index[1]);
+    run_simd([=](auto) { copy_rows(from, step[0], row_step, length, rows, buffer + done); });
+    done += rows * length;
+    if (done == n) return buffer;
+    from += length * step[0] + (rows - 1) * row_step;
+    index[0] += length;
+    index[1] += rows - 1;
+    for (int d = 0; d + 1 < dims && index[d] == size[d]; ++d) {
+      from += step[d + 1] - size[d] * step[d];
+      index[d] = 0;
+      ++index[d + 1];
+    }
   }
 }
 
@@ -29,40 +67,9 @@ void copy_rows(const T* in, int64_t step, int64_t row_step, int64_t length, int6
 // contiguous there, else `buffer`, filled with them.
 template <size_t kInputs, class T>
 const T* read(const Walk<kInputs>& walk, int k, const T* base, int64_t begin, int64_t n, T* buffer) {
-  const auto& size = walk.size;
-  const int dims = walk.dims;
   const auto& step = walk.stride[k];
-  if (dims == 1 && step[0] == 1) return base + begin;
-  std::array<int64_t, kMaxDims> index;
-  int64_t rest = begin, offset = 0;
-  for (int d = 0; d < dims; ++d) {
-    index[d] = rest % size[d];
-    rest /= size[d];
-    offset += index[d] * step[d];
-  }
-  if (step[0] == 1 && index[0] + n <= size[0]) return base + offset;
-  for (int64_t done = 0;;) {
-    if (index[0] == 0 && dims > 1 && n - done >= size[0]) {  // whole rows: the usual case when rows are short
-      const int64_t rows = std::min((n - done) / size[0], size[1] - index[1]);
-      copy_rows(base + offset, step[0], step[1], size[0], rows, buffer + done);
-      done += rows * size[0];
-      offset += rows * step[1];
-      index[1] += rows;
-    } else {
-      const int64_t run = std::min(n - done, size[0] - index[0]);
-      copy_rows(base + offset, step[0], 0, run, 1, buffer + done);
-      done += run;
-      offset += run * step[0];
-      index[0] += run;
-    }
-    if (done == n) return buffer;
-    for (int d = 0; d + 1 < dims; ++d) {
-      if (index[d] != size[d]) continue;
-      offset += step[d + 1] - size[d] * step[d];
-      index[d] = 0;
-      ++index[d + 1];
-    }
-  }
+  if (walk.dims == 1 && step[0] == 1) return base + begin;
+  return gather(walk.dims, walk.size.data(), step.data(), base, begin, n, buffer);
 }
 
 // f(begin, end) over [0, n), in pieces of at least `grain`, on torch's own threads.
