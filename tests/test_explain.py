@@ -34,7 +34,7 @@ MEASURED = [
     ("dgrad", "H200", "float32", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (256, 16, 112, 112), (3, 3), 1, 1, 1, "fwd_planes"),
-    ("fwd", "H200", "bfloat16", "nchw", (2, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
+    ("fwd", "H200", "bfloat16", "nchw", (16, 40, 160, 160), (3, 3), 1, 1, 1, "fwd_planes"),
     ("fwd", "H200", "float16", "nchw", (64, 96, 57, 57), (5, 5), 2, 2, 1, "fwd_columns"),  # odd rows of 16 bits
     ("fwd", "H200", "bfloat16", "nchw", (16, 256, 65, 65), (3, 3), 1, 4, 4, "fwd_columns"),
     ("dgrad", "H200", "float32", "nchw", (16, 256, 33, 33), (3, 3), 1, 2, 2, "fwd_columns"),
