@@ -168,7 +168,11 @@ def test_what_a_kernel_refuses_gets_another(row):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("direction", ["fwd", "dgrad", "wgrad"])
 def test_a_stride_along_one_pixel_changes_no_choice(direction, layout):
-    for shape, kernel, used in ((64, 33, 74, 1), (2, 1), (2, 1)), ((64, 33, 1, 74), (1, 4), (1, 3)), ((9, 8, 1, 1), (1, 1), (1, 1)):
+    for shape, kernel, used in (
+        ((64, 33, 74, 1), (2, 1), (2, 1)),
+        ((64, 33, 1, 74), (1, 4), (1, 3)),
+        ((9, 8, 1, 1), (1, 1), (1, 1)),
+    ):
         stride = tuple(s if taps > 1 else 4 for s, taps in zip(used, kernel, strict=True))
         both = [explain(direction, GPUS["H200"], "bfloat16", layout, shape, kernel, s) for s in (used, stride)]
         assert both[0].split(":")[0] == both[1].split(":")[0]
