@@ -140,3 +140,44 @@ def test_small_images_are_summed_together(shape, kernel, stride, memory_format, 
     rest = (kernel, kernel, stride, stride, pad, pad, 1, 1)
     weight = torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, *rest)
     assert (weight[:, 0, pad, pad] == (0 if together else 1)).all()
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_infinities_meet_no_rows_around_small_images(stride):
+    """Rows of zeros around images, whose products with infinities are none of the sums."""
+    channels = 40
+    x = torch.randn(20, channels, 7, 7).contiguous(memory_format=torch.channels_last)
+    size = (7 - 1) // stride + 1
+    grad = torch.randn(20, channels, size, size).contiguous(memory_format=torch.channels_last)
+    grad[1, 3, 0, 0], x[2, 1, 0, 0], grad[3, 39, -1, -1] = float("inf"), float("nan"), float("-inf")
+
+    def meetings(x, grad):
+        shape = (channels, 1, 3, 3)
+        return torch.nn.grad.conv2d_weight(x.double(), shape, grad.double(), stride, 1, groups=channels)
+
+    bad = meetings(~x.isfinite(), torch.ones_like(grad)) + meetings(torch.ones_like(x), ~grad.isfinite()) > 0
+    assert 0 < bad[3].sum() < 9
+    actual = torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, 3, 3, stride, stride, 1, 1, 1, 1)
+    assert torch.equal(actual.isfinite(), ~bad)
+
+
+# Pixels of 4096 bytes are read by shorter blocks.
+@pytest.mark.parametrize(("dtype", "channels"), [(torch.float32, 1024), (torch.bfloat16, 2048)])
+@pytest.mark.parametrize(
+    ("shape", "kernel"), [((1, 27), (1, 4)), ((1, 40), (1, 7)), ((3, 9), (3, 3)), ((3, 13), (3, 3))]
+)
+def test_pixels_that_share_a_set_of_the_l1_cache(shape, kernel, dtype, channels):
+    x = torch.randn(2, channels, *shape).to(dtype).contiguous(memory_format=torch.channels_last)
+    weight, pad = torch.randn(channels, 1, *kernel).to(dtype), (kernel[0] // 2, kernel[1] // 2)
+    y = torch.ops.customops._depthwise_conv2d(x, weight, None, 1, 1, pad[0], pad[0], pad[1], pad[1], 1, 1)
+    assert_close(y, torch.nn.functional.conv2d(x.double(), weight.double(), None, 1, pad, 1, channels))
+
+
+@pytest.mark.parametrize("channels", [5, 7, 8])
+@pytest.mark.parametrize(("kernel", "stride"), [((3, 3), 2), ((1, 6), 4), ((2, 2), (1, 3))])
+def test_few_channels_of_bfloat16_at_a_stride(channels, kernel, stride):
+    x = torch.randn(3, channels, 23, 31).bfloat16().contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(channels, 1, *kernel).bfloat16()
+    steps = stride if isinstance(stride, tuple) else (stride, stride)
+    y = torch.ops.customops._depthwise_conv2d(x, weight, None, *steps, 0, 0, 0, 0, 1, 1)
+    assert_close(y, torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, 0, 1, channels))

@@ -250,6 +250,10 @@ def test_weight_gradients_of_whole_planes(kernel, stride, shape, padding, dtype,
         ((9, 520, 8, 9), (3, 3), 2, 1),
         ((9, 500, 9, 9), (5, 4), 2, 0),
         ((21, 1536, 7, 7), (3, 3), 2, 1),
+        ((33, 41, 14, 7), (3, 3), 2, 1),  # several rows at once, a part of the tile's at the end
+        ((20, 300, 6, 6), (5, 5), 2, 2),
+        ((5, 200, 9, 9), (4, 3), (3, 2), (3, 1)),
+        ((130, 33, 14, 14), (5, 5), (3, 4), 4),
     ],
 )
 def test_weight_gradients_of_small_images(shape, kernel, stride, padding, dtype, device):

@@ -366,6 +366,11 @@ IN_PLACE_TABLE = [
     ("float16", (8, 64, 28, 28), (19, 1), 1, True),
     ("float32", (8, 2, 28, 28), (8, 1), 1, False),  # few channels
     ("float32", (8, 64, 28, 28), (1, 1), 1, True),
+    ("float32", (8, 64, 7, 7), (3, 3), 1, True),  # small images
+    ("bfloat16", (8, 64, 7, 7), (3, 3), 1, False),  # widened for each tap
+    ("float32", (8, 64, 14, 14), (3, 3), 1, False),
+    ("float32", (8, 64, 7, 7), (3, 3), 3, True),  # 2 outputs under 3 taps
+    ("float32", (8, 64, 50, 5), (3, 3), 2, False),  # the same, not small
 ]
 
 
@@ -376,6 +381,48 @@ def test_wgrad_of_few_products_reads_pixels_in_place(row):
     said = explain("wgrad", "cpu", dtype, "nhwc", shape, kernel, stride)
     old = torch.ops.customops._cpu_capability() == "baseline"  # which has no such loops
     assert said.startswith("wgrad_pixels: ") == (in_place and not old)
+
+
+# direction, dtype, shape, kernel, name: channels_last
+SHARED_SETS_TABLE = [
+    ("fwd", "bfloat16", (2, 2048, 28, 28), (3, 3), "fwd_rows"),
+    ("dgrad", "float32", (2, 1024, 28, 28), (3, 3), "fwd_rows"),
+    ("fwd", "bfloat16", (2, 2040, 28, 28), (3, 3), "fwd_pixels"),  # pixels of other sets
+    ("fwd", "bfloat16", (2, 2048, 9, 9), (3, 3), "fwd_pixels"),  # short rows
+    ("fwd", "bfloat16", (2, 2048, 1, 512), (1, 4), "fwd_pixels"),
+    ("fwd", "float32", (2, 1024, 1, 512), (1, 11), "fwd_pixels"),
+]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not measured there")
+@pytest.mark.parametrize("row", SHARED_SETS_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_pixels_that_share_a_set_of_the_l1_cache_are_buffered(row):
+    direction, dtype, shape, kernel, name = row
+    if torch.ops.customops._cpu_capability() == "baseline" and max(kernel) > 7:
+        pytest.skip("the oldest processors have no such loops")
+    said = explain(direction, "cpu", dtype, "nhwc", shape, kernel, 1, (kernel[0] // 2, kernel[1] // 2))
+    assert said.startswith(f"{name}: ")
+
+
+# direction, channels, height, kernel, stride, whether pixels are read in place: bfloat16, channels_last
+FEW_CHANNELS_TABLE = [
+    ("fwd", 5, 112, (3, 3), 2, True),
+    ("fwd", 4, 112, (3, 3), 2, False),  # too few
+    ("fwd", 8, 112, (3, 3), 1, False),
+    ("dgrad", 8, 112, (3, 3), 2, False),
+    ("fwd", 8, 1, (1, 7), 2, True),
+    ("fwd", 8, 1, (1, 8), 2, False),  # many taps
+]
+
+
+@pytest.mark.parametrize("row", FEW_CHANNELS_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_choice_for_few_channels_at_a_stride(row):
+    direction, channels, height, kernel, stride, in_place = row
+    capability = torch.ops.customops._cpu_capability()
+    if not capability.startswith("avx512"):
+        pytest.skip("registers of fewer lanes")
+    said = explain(direction, "cpu", "bfloat16", "nhwc", (1, channels, height, 112), kernel, stride)
+    assert said.startswith("fwd_pixels: ") == (in_place and capability == "avx512_bf16")
 
 
 # layout, shape, kernel, stride, name: float32

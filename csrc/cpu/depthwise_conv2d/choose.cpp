@@ -18,6 +18,7 @@ constexpr int64_t kPixelsPerTap = 4;        // of all images, at least, for each
 constexpr int64_t kNarrowRow = 4;           // registers
 constexpr int64_t kStackedBytes = 1 << 20;  // of the rows under a window, of one register of channels
 constexpr int64_t kFarPixels = 4 << 10;     // bytes of float32: neighbours at multiples of it share an L1 cache's set
+constexpr int64_t kWideWindow = 11;         // taps of such pixels that are not read in place
 constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window wider than 7 taps that is read in place
 constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
@@ -161,8 +162,8 @@ bool has_few_taps(const Problem& problem, Direction direction) {
 
 // Whether pixels are best read in place. 16-bit numbers are widened each time, too often for high windows; the baseline
 // has no code for higher or wider ones. Windows both high and wide read long rows best from a buffer, and so do high
-// ones whose pixels evict each other from the L1 cache. Wide windows pay for pixels of several registers, at stride 1;
-// forward also flat ones.
+// ones, or wide ones of bfloat16, whose pixels evict each other from the L1 cache. Wide windows pay for pixels of
+// several registers, at stride 1; forward also flat ones.
 bool reads_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
   const int64_t taps_high = taps_of(problem.y, direction), taps_wide = taps_of(problem.x, direction);
   const int64_t width = direction == Direction::fwd ? problem.x.in : problem.x.out;
@@ -174,9 +175,19 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   const bool many_channels = problem.x.stride == 1 && problem.channels > lanes;
   const bool flat = direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1;
   const bool may_be_wide = (many_channels || flat) && register_bytes(machine.capability) > kOldestBytes;
-  const bool evicted =
-      problem.channels * sum_bytes(problem.dtype) % kFarPixels == 0 && taps_high >= 5 && width >= kShortRow;
+  const bool far = !CUSTOMOPS_NEON && problem.channels * element_bytes(problem.dtype) % kFarPixels == 0;
+  const bool far_in_buffer = problem.channels * sum_bytes(problem.dtype) % kFarPixels == 0;
+  const bool evicted = width >= kShortRow && ((far_in_buffer && taps_high >= 5) ||
+                                              (far && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
   return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted;
+}
+
+// Whether forward best reads pixels of few channels in place, at a stride along rows: registers that are three
+// tenths full, and are multiplied as they are, cost less than to gather pixels by phase. Measured on x86.
+bool reads_few_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
+  const bool one_long_row = taps_of(problem.y, direction) == 1 && taps_of(problem.x, direction) > 7;
+  return !CUSTOMOPS_NEON && bf16 && direction == Direction::fwd && problem.x.stride > 1 && !one_long_row &&
+         10 * problem.channels >= 3 * lanes_of(problem, machine) && reads_in_place(problem, direction, machine, true);
 }
 
 // Whether wgrad best reads the rows under a column of taps in place. They are read again for every row of outputs,
@@ -194,14 +205,22 @@ bool has_few_products(const Problem& problem) {
   return !CUSTOMOPS_NEON && high <= 2 * stride && high * wide <= kFewProducts * stride && problem.x.out >= 2 * wide;
 }
 
+// Whether channels_last images are so small that wgrad_pixels sums all their rows at once. Measured on x86.
+bool has_small_images(const Problem& problem) {
+  const int64_t pixels = problem.y.in * problem.x.in + problem.y.out * problem.x.out;
+  const int64_t pixel = std::min(problem.channels * element_bytes(problem.dtype), kWholePixel);
+  return !CUSTOMOPS_NEON && pixels * pixel <= kWholeBytes;
+}
+
 // Whether wgrad best reads pixels in place, because so few taps meet each that a buffer does not pay. Larger windows
 // and rows shorter than theirs have too many sums for their pixels.
 bool multiplies_in_place(const Problem& problem, const Machine& machine) {
   // AVX2 has 16, too few for the sums of 5x5 taps. On ARM these take fewer instructions from a buffer.
   const bool few_registers = machine.capability < Capability::avx512;
-  const bool small_windows = (problem.x.stride > 1 || has_few_products(problem)) &&
-                             problem.y.taps <= (few_registers ? 3 : 5) && problem.x.taps <= 5 &&
-                             problem.x.out >= problem.x.taps;
+  const bool small = has_small_images(problem), float32 = problem.dtype == ScalarType::Float;
+  const bool few = has_few_products(problem) || (small && float32 && problem.y.taps <= 3 && problem.x.taps <= 3);
+  const bool small_windows = (problem.x.stride > 1 || few) && problem.y.taps <= (few_registers ? 3 : 5) &&
+                             problem.x.taps <= 5 && (small || problem.x.out >= problem.x.taps);
   return problem.channels_last && problem.channels >= lanes_of(problem, machine) &&
          (small_windows || multiplies_columns_in_place(problem)) && register_bytes(machine.capability) > kOldestBytes;
 }
@@ -227,11 +246,13 @@ bool treats_rows_as_pixels(const Problem& problem, Direction direction, int64_t 
 Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Machine& machine) {
   const int64_t lanes = lanes_of(problem, machine), width = direction == Direction::fwd ? problem.x.out : problem.x.in;
   const int64_t images = images_to_stack(problem, lanes);
-  const bool few = few_channels(problem, lanes) && !has_tiny_planes(problem);
+  const bool has_bf16 = problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16;
+  const bool few = few_channels(problem, lanes) && !has_tiny_planes(problem) &&
+                   !reads_few_in_place(problem, direction, machine, has_bf16);
   // Sums must not depend on how many images there are: fwd_tiles has no code for bfloat16, and does not split dilated
   // rows, as fwd_rows does.
   const bool split = direction == Direction::fwd && problem.x.dilation > 1 && problem.x.taps > 2;
-  const bool bf16 = problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16 && !few;
+  const bool bf16 = has_bf16 && !few;
   if (has_flat_planes(problem, 2 * lanes))
     return {Kernel::fwd_scale, false, "contiguous, one tap: planes are flat arrays"};
   if (has_flat_pixels(problem, lanes))

@@ -8,6 +8,10 @@
 
 namespace customops::cpu {
 
+// Of tiles whose rows wgrad_pixels sums at once: image and gradient stay in the L1 cache.
+constexpr int64_t kWholeBytes = 25 << 10;
+constexpr int64_t kWholePixel = 128;  // bytes, of all channels or of some, at least
+
 // Shapes, format and dtype of the images: no tensors.
 struct Problem {
   int64_t batch, channels;

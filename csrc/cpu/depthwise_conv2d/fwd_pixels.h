@@ -8,41 +8,54 @@
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kFarBytes = 1 << 20;   // of outputs: most are beyond the L2 cache
-constexpr int64_t kClearedBytes = 2048;  // of a row: clearing shorter ones waits for memory
-constexpr int64_t kLargePixel = 1024;    // bytes: columns of such that no tap reads are not prefetched
+constexpr int64_t kFarBytes = 1 << 20;    // of outputs: most are beyond the L2 cache
+constexpr int64_t kClearedBytes = 2048;   // of a row: clearing shorter ones waits for memory
+constexpr int64_t kFarPixel = 4096;       // bytes, at multiples of it: the pixels of a block share an L1 cache's set
+constexpr int64_t kBlockOfFarPixels = 6;  // outputs, of rows of several blocks
+constexpr int64_t kFewRows = 64;          // of outputs: their windows are listed once
+constexpr int64_t kLargePixel = 1024;     // bytes: columns of such that no tap reads are not prefetched
 
 template <class T, class B>
 class PixelsKernel {
   using A = acc_t<T>;
   const TilePlan& plan_;
   const T* const from_;
-  const A *const weight_, *const bias_;
+  const A* const weight_;
   T* const to_;
   const bool far_;                             // whether outputs are prefetched, too
   const bool some_empty_;                      // whether no tap reaches the outputs of some phase of a row
   Buffer<T> last_row_;                         // of the tensor, where registers would read behind its end
-  std::vector<InputRow<T>> rows_;              // under the windows of a row of outputs
+  const bool lists_all_;                       // whether rows_ has those of all rows of outputs
+  std::vector<InputRow<T>> rows_;              // under the windows of a row of outputs, or of all
+  std::vector<InputRow<T>*> row_ends_;         // of all: for each row of outputs, for each phase
+  int64_t listed_ = -1;                        // the image that rows_ points to
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
+  std::vector<OutputRow<T>> outputs_;          // of each phase
 
  public:
   PixelsKernel(const TilePlan& plan, const T* from, const A* weight, const A* bias, T* to)
       : plan_(plan),
         from_(from),
         weight_(weight),
-        bias_(bias),
         to_(to),
         far_(plan.batch * plan.y.to * plan.x.to * plan.channels * int64_t(sizeof(T)) > kFarBytes),
         some_empty_(std::any_of(plan.x.taps.begin(), plan.x.taps.end(), [](const auto& taps) { return taps.empty(); })),
-        rows_(plan.y.max_taps()),
+        lists_all_(plan.y.to * int64_t(plan.x.taps.size()) <= kFewRows),
+        rows_(plan.y.max_taps() * (lists_all_ ? plan.y.to * plan.x.taps.size() : 1)),
         columns_(plan.x.taps.size()) {
     if (plan.channels < plan.block_channels) {
       const int64_t size = plan.x.from * plan.channels;
       last_row_ = Buffer<T>(size);
       std::copy_n(image_row(plan.batch - 1, plan.y.from - 1), size, last_row_.data());
     }
-    for (size_t r = 0; r < columns_.size(); ++r)
+    const int64_t pixel = plan.channels, width = plan.x.from;
+    for (size_t r = 0; r < columns_.size(); ++r) {
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(plan.x.column(tap));
+      const BlockPosition position{0, 0, pixel, 0, plan.x.in_phases, width, 0, width};
+      outputs_.emplace_back(plan, rows_.data(), columns_[r], r, pixel, position, bias, plan.x.out_phases * pixel);
+      if (pixel * int64_t(sizeof(T)) % kFarPixel == 0 && outputs_[r].count > kMaxBlock)
+        outputs_[r].most = kBlockOfFarPixels;
+    }
   }
 
   template <class I>
@@ -50,40 +63,70 @@ class PixelsKernel {
     const int64_t q = item % plan_.strips * plan_.strip, n = item / plan_.strips / plan_.channel_tiles;
     const int64_t c = item / plan_.strips % plan_.channel_tiles * plan_.tile_blocks * plan_.block_channels;
     const int64_t phases = plan_.y.taps.size(), rows = std::min(plan_.strip, plan_.y.periods() - q);
+    if (lists_all_ && listed_ != n) list_all_rows(n);
     for (int64_t j = 0; j < rows; ++j)
       for (int64_t r = 0; r < phases && (q + j) * plan_.y.out_phases + r < plan_.y.to; ++r)
         write_pixels(isa, n, c, q + j, r);
   }
 
  private:
+  // Lists the rows of image n under the windows of phases ry and rx in period q. Returns their end. Never inline,
+  // because all instruction sets share it.
+  [[gnu::noinline]] InputRow<T>* find_rows(int64_t n, int64_t q, int64_t ry, int64_t rx, InputRow<T>* end) {
+    const AxisTaps &x = plan_.x, &y = plan_.y;
+    const A* weight = weight_ + plan_.first_taps[ry * x.taps.size() + rx] * plan_.block_channels;
+    for (const auto& tap : y.taps[ry]) {
+      const int64_t i = (q + tap.shift) * y.in_phases + y.phases[tap.phase];
+      const bool copied = plan_.channels < plan_.block_channels && n + 1 == plan_.batch && i + 1 == y.from;
+      if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
+      weight += x.taps[rx].size() * plan_.block_channels;
+    }
+    return end;
+  }
+
+  // The same for all rows of outputs. From one image to the next only pointers move, unless a row is copied.
+  [[gnu::noinline]] void list_all_rows(int64_t n) {
+    const int64_t phases = plan_.y.out_phases;
+    InputRow<T>* end = rows_.data();
+    if (listed_ < 0 || (plan_.channels < plan_.block_channels && n + 1 == plan_.batch)) {
+      row_ends_.clear();
+      for (int64_t oy = 0; oy < plan_.y.to; ++oy)
+        for (size_t rx = 0; rx < plan_.x.taps.size(); ++rx)
+          row_ends_.push_back(end = find_rows(n, oy / phases, oy % phases, rx, end));
+    } else {
+      const int64_t step = image_row(n, 0) - image_row(listed_, 0);
+      for (; end != row_ends_.back(); ++end) end->from += step;
+    }
+    listed_ = n;
+  }
+
   // Phase ry in period q of the rows of outputs, for all the channels of a tile.
   template <class I>
   void write_pixels(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
-    using V = Vec<I::value, A>;
     const AxisTaps &x = plan_.x, &y = plan_.y;
-    const int64_t pixel = plan_.channels;
-    T* const to = to_ + (n * y.to + q * y.out_phases + ry) * x.to * pixel + c;
+    const int64_t pixel = plan_.channels, oy = q * y.out_phases + ry, phases = x.taps.size();
+    T* const to = to_ + (n * y.to + oy) * x.to * pixel + c;
     // Of dgrad, which has no bias: outputs that no tap reaches are cleared at once, not phase by phase.
     const bool clears = plan_.channel_tiles == 1 && (some_empty_ || y.taps[ry].empty()) &&
                         x.to * pixel * int64_t(sizeof(T)) >= kClearedBytes;
     if (clears) std::fill_n(to, x.to * pixel, T(0));
     if (clears && y.taps[ry].empty()) return;
-    for (int64_t rx = 0; rx < int64_t(x.taps.size()); ++rx) {
+    int64_t last_row = 0;
+    for (const auto& tap : y.taps[ry])
+      last_row = std::max(last_row, (q + tap.shift) * y.in_phases + y.phases[tap.phase]);
+    for (int64_t rx = 0; rx < phases; ++rx) {
       if (clears && x.taps[rx].empty()) continue;
-      const A* weight = weight_ + plan_.first_taps[ry * x.taps.size() + rx] * V::kLanes;
-      InputRow<T>* end = rows_.data();
-      int64_t last_row = 0;
-      for (const auto& tap : y.taps[ry]) {
-        const int64_t i = (q + tap.shift) * y.in_phases + y.phases[tap.phase];
-        last_row = std::max(last_row, i);
-        const bool copied = plan_.channels < plan_.block_channels && n + 1 == plan_.batch && i + 1 == y.from;
-        if (0 <= i && i < y.from) *end++ = {copied ? last_row_.data() : image_row(n, i), weight};
-        weight += x.taps[rx].size() * V::kLanes;
+      OutputRow<T>& outputs = outputs_[rx];
+      if (lists_all_) {
+        const int64_t window = oy * phases + rx;
+        outputs.rows = window == 0 ? rows_.data() : row_ends_[window - 1];
+        outputs.rows_end = row_ends_[window];
+      } else {
+        outputs.rows_end = find_rows(n, q, ry, rx, rows_.data());
       }
-      const Prefetch<T> prefetch = prefetch_for(n, last_row, rx, c, to);
-      add_up_row<true>(isa, plan_, rows_.data(), end, columns_[rx], rx, c, pixel,
-                       {0, 0, pixel, 0, x.in_phases, x.from, 0, x.from}, bias_, to + rx * pixel, x.out_phases * pixel,
-                       prefetch);
+      outputs.channel = c, outputs.channels_end = plan_.channels_end(c);
+      outputs.prefetch = prefetch_for(n, last_row, rx, c, to);
+      add_up<true>(isa, outputs, to + rx * pixel);
     }
   }
 

@@ -181,19 +181,27 @@ void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
   f(std::integral_constant<int, kScattered>());
 }
 
-// f(constant) for the outputs of the next block, of those that are left: up to 8, so that blocks are about equally
-// long. Blocks of 14 (kTwice) keep more sums in flight, where there are registers for them.
+constexpr int kMaxBlock = 8;
+
+// How many outputs the next block has, of those that are left: up to `most`, so that blocks are about equally long.
+// Never inline: blocks of all kinds share it.
+[[gnu::noinline]] inline int64_t next_block(int64_t left, int64_t most) {
+  return left % 7 == 0 && most == kMaxBlock ? 7 : ceil_div(left, ceil_div(left, most));
+}
+
+// f(constant) for the outputs of the next block. Blocks of 14 (kTwice) keep more sums in flight, where there are
+// registers for them.
 template <bool kFew, bool kTwice, class F>
-int64_t with_block(int64_t left, const F& f) {
+int64_t with_block(int64_t left, int64_t most, const F& f) {
   if constexpr (kFew) {
     if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
     return f(std::integral_constant<int, 1>()), 1;
   } else {
     if constexpr (kTwice)
-      if ((left == 14 || left >= 21) && (left % 8 != 0 || left % 7 == 0))
+      if (most == kMaxBlock && (left == 14 || left >= 21) && (left % 8 != 0 || left % 7 == 0))
         return f(std::integral_constant<int, 14>()), 14;
-    const int64_t count = left % 7 == 0 ? 7 : ceil_div(left, ceil_div(left, 8));
-    with_constant<8>(count, f);
+    const int64_t count = next_block(left, most);
+    with_constant<kMaxBlock>(count, f);
     return count;
   }
 }
@@ -284,22 +292,46 @@ struct Prefetch {
   int64_t rows, row_stride;  // row_stride: elements
 };
 
-// The outputs of one phase of a row, for the channels of a tile.
-template <class T, class O>
+// The outputs of one phase of a row, for the channels of a tile. What does not depend on the row is set once: numbers
+// that are read right after they were written, by wider instructions or across cache lines, keep short rows waiting.
+template <class T>
 struct OutputRow {
-  const InputRow<T>*rows, *rows_end;
+  const InputRow<T>* rows;
   const int64_t* columns;  // of the taps
   int64_t taps;
   const acc_t<T>* bias;
-  int64_t channel, channels_end;  // of the tile
-  int64_t tap_count;              // of a channel, over all phases
-  int64_t buffer_size;            // elements from one block of channels to the next
-  BlockPosition position;         // of the first output
-  O* to;
+  int64_t tap_count;       // of a channel, over all phases
+  int64_t buffer_size;     // elements from one block of channels to the next
+  BlockPosition position;  // of the first output
   int64_t count, to_step;  // outputs; elements from one to the next
-  bool channels_last;      // whether `to` has the image's channels side by side, or whole registers
+  bool channels_last;      // whether outputs have the image's channels side by side, or whole registers
   int64_t inner, outer;    // columns between which all taps lie within the image
-  Prefetch<T> prefetch;    // of the first output
+
+  int64_t most = kMaxBlock;  // outputs of a block
+  const InputRow<T>* rows_end = nullptr;
+  int64_t channel = 0, channels_end = 0;  // of the tile
+  Prefetch<T> prefetch{};                 // of the first output
+
+  // For phase rx. columns: of its taps.
+  OutputRow(const TilePlan& plan, const InputRow<T>* rows, const std::vector<int64_t>& columns, int64_t rx,
+            int64_t buffer_size, const BlockPosition& position, const acc_t<T>* bias, int64_t to_step)
+      : rows(rows),
+        columns(columns.data()),
+        taps(columns.size()),
+        bias(bias),
+        tap_count(plan.tap_count),
+        buffer_size(buffer_size),
+        position(position),
+        count(plan.x.periods(rx)),
+        to_step(to_step),
+        channels_last(plan.channels_last),
+        inner(0),
+        outer(position.width) {
+    for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, position.width - column);
+    // A call of more or fewer images may be computed by fwd_tiles, which leaves out no taps.
+    if (plan.weight_channels <= kMaxTileChannels)
+      this->position.inside = INT64_MIN / 2, this->position.inside_end = INT64_MAX / 2;
+  }
 };
 
 // Prefetches what `step` blocks of kBytes read next. Always inline: GCC takes a call of a function that only prefetches
@@ -327,7 +359,7 @@ template <int kLanes, class O>
 
 // kCount outputs from output i on, for all the channels of a tile.
 template <bool kInPlace, int kTaps, int kCount, bool kPadded, class V, class T, class O>
-void add_block(const OutputRow<T, O>& outputs, int64_t i) {
+void add_block(const OutputRow<T>& outputs, int64_t i, O* row) {
   for (int64_t g = outputs.channel; g < outputs.channels_end; g += V::kLanes) {
     const int64_t channel = kInPlace ? first_channel(g, outputs.channels_end, V::kLanes) : g;
     BlockPosition position = outputs.position;
@@ -344,7 +376,7 @@ void add_block(const OutputRow<T, O>& outputs, int64_t i) {
     add_taps<kInPlace, kTaps, kPadded>(outputs.rows, outputs.rows_end, outputs.columns, outputs.taps, position, out);
     const int64_t lanes =
         outputs.channels_last ? std::min<int64_t>(outputs.channels_end - channel, V::kLanes) : V::kLanes;
-    O* const to = outputs.to + i * outputs.to_step + (channel - outputs.channel);
+    O* const to = row + i * outputs.to_step + (channel - outputs.channel);
     // A register may write beyond its pixel's channels: pixels are written in order, and the next one overwrites that.
     // The last pixel of a row must not.
     const bool whole = lanes == V::kLanes || (outputs.to_step == lanes && i + kCount < outputs.count);
@@ -364,62 +396,30 @@ void add_block(const OutputRow<T, O>& outputs, int64_t i) {
 }
 
 template <bool kInPlace, int kTaps, Capability c, class T, class O>
-void add_blocks(const OutputRow<T, O> outputs) {
+void add_blocks(const OutputRow<T> outputs, O* to) {
   using V = Vec<c, acc_t<T>>;
   constexpr bool kFew = kOldest<c>;
   // Three taps of wider numbers wait for memory rather than for sums.
   constexpr bool kTwice = kVectorRegisters<c> == 32 && (kTaps > 3 || sizeof(T) < 4);
   for (int64_t i = 0; i < outputs.count;)
-    i += with_block<kFew, kTwice>(outputs.count - i, [&](auto constant) {
+    i += with_block<kFew, kTwice>(outputs.count - i, outputs.most, [&](auto constant) {
       constexpr int kCount = constant;
       if (!kInPlace ||
           (i * outputs.position.stride >= outputs.inner && (i + kCount - 1) * outputs.position.stride < outputs.outer))
-        add_block<kInPlace, kTaps, kCount, false, V>(outputs, i);
+        add_block<kInPlace, kTaps, kCount, false, V>(outputs, i, to);
       else if constexpr (kInPlace)
-        add_block<kInPlace, kTaps, kCount, true, V>(outputs, i);
+        add_block<kInPlace, kTaps, kCount, true, V>(outputs, i, to);
     });
 }
 
 // A function of its own for each instruction set and kind of taps, which dtypes with the same buffers share: in larger
 // functions compilers keep fewer numbers in registers.
 template <bool kInPlace, class I, class T, class O>
-void add_up(I isa, const OutputRow<T, O>& outputs) {
+void add_up(I isa, const OutputRow<T>& outputs, O* to) {
   with_taps<kInPlace, kOldest<I::value>>(outputs.columns, outputs.taps, outputs.position.stride, [&](auto kind) {
     constexpr int kTaps = kind;
-    outline(isa, [&](auto) { add_blocks<kInPlace, kTaps, I::value>(outputs); });
+    outline(isa, [&outputs, to](auto) { add_blocks<kInPlace, kTaps, I::value>(outputs, to); });
   });
-}
-
-// Computes the outputs of phase rx of a row, for the channels of the tile that begins with channel c, from the rows
-// [begin, end) under their windows. columns: of the taps of the phase.
-template <bool kInPlace, class I, class T, class O>
-void add_up_row(I isa, const TilePlan& plan, const InputRow<T>* begin, const InputRow<T>* end,
-                const std::vector<int64_t>& columns, int64_t rx, int64_t c, int64_t buffer_size,
-                const BlockPosition& position, const acc_t<T>* bias, O* to, int64_t to_step,
-                const Prefetch<T>& prefetch = {}) {
-  int64_t inner = 0, outer = position.width;
-  for (int64_t column : columns) inner = std::max(inner, -column), outer = std::min(outer, position.width - column);
-  BlockPosition first = position;
-  // A call of more or fewer images may be computed by fwd_tiles, which leaves out no taps.
-  if (plan.weight_channels <= kMaxTileChannels) first.inside = INT64_MIN / 2, first.inside_end = INT64_MAX / 2;
-  const OutputRow<T, O> outputs{begin,
-                                end,
-                                columns.data(),
-                                int64_t(columns.size()),
-                                bias,
-                                c,
-                                plan.channels_end(c),
-                                plan.tap_count,
-                                buffer_size,
-                                first,
-                                to,
-                                plan.x.periods(rx),
-                                to_step,
-                                plan.channels_last,
-                                inner,
-                                outer,
-                                prefetch};
-  add_up<kInPlace>(isa, outputs);
 }
 
 }  // namespace customops::cpu

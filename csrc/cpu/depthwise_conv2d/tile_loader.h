@@ -72,7 +72,7 @@ class TileLoader {
 
   // Where row j of a phase begins in the buffer, and the columns from there to what a tap reads.
   int64_t row_offset(int64_t j, int64_t phase) const {
-    return (phase * rows_ + j % rows_) * plan_.pitch * plan_.block_channels;
+    return (phase * rows_ + (j < rows_ ? j : j % rows_)) * plan_.pitch * plan_.block_channels;
   }
   int64_t tap_column(const AxisTaps::Tap& tap) const { return tap.phase * phase_size_ + tap.shift - x_.first; }
   // The columns within the image, of the phase that the first of these taps reads.

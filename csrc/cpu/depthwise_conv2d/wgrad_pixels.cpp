@@ -32,6 +32,7 @@ struct PixelTiles {
   int64_t strip, strips;            // rows of outputs of a tile; tiles of an image
   int64_t channels, channel_tiles;  // of a tile; tiles for all channels
   int64_t chunk;                    // outputs of a row that all channels are summed for
+  int64_t at_once;                  // rows of outputs that are summed before the next channels
 
   PixelTiles(const Problem& problem, int64_t lanes, int64_t bytes) {
     const int64_t split = std::min(ceil_div(kFewestTiles, problem.batch), ceil_div(problem.y.out, kFewestTileRows));
@@ -40,14 +41,22 @@ struct PixelTiles {
     strips = ceil_div(problem.y.out, strip);
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
-    if (splits_channels(problem, bytes)) {
+    const int64_t row_bytes = (problem.y.stride * problem.x.in + problem.x.out) * bytes;  // of one channel
+    const bool all_columns = !CUSTOMOPS_NEON && problem.x.taps >= problem.x.stride;       // measured on x86
+    const int64_t fewest = kWholePixel / bytes, together = problem.channels < 2 * fewest ? problem.channels : fewest;
+    at_once = all_columns ? kWholeBytes / (row_bytes * together) : 1;
+    at_once = std::clamp<int64_t>(at_once, 1, strip);
+    if (at_once > 1) {
+      const int64_t most = std::max(kWholeBytes / (row_bytes * at_once) / lanes * lanes, lanes);
+      if (together < problem.channels) channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, most));
+    } else if (splits_channels(problem, bytes)) {
       const bool many = problem.batch * problem.channels * problem.y.in * problem.x.in > kManyElements;
       channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, (many ? 2 : 1) * kFewestTileChannels));
     }
     channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
     channel_tiles = ceil_div(problem.channels, channels);
     const int64_t pixel = problem.channels * bytes * problem.x.stride * std::min(problem.y.taps, problem.y.in);
-    chunk = std::max(kChunkBytes / pixel, kFewestChunk);
+    chunk = at_once > 1 ? problem.x.out : std::max(kChunkBytes / pixel, kFewestChunk);
   }
 };
 
@@ -61,8 +70,10 @@ class WgradPixelsKernel {
   const int64_t part_tiles_;
   double* const sums_;
   Buffer<A> tap_sums_;                             // [register of channels][tap][lane]
-  std::vector<const T*> rows_;                     // of the image, for each row of taps
+  std::vector<const T*> rows_;                     // of the image, for each row of outputs, for each row of taps
+  Buffer<T> zeros_;                                // a row outside of the image, where several are summed at once
   std::vector<std::pair<int64_t, int64_t>> taps_;  // of each row of outputs: the rows of taps within the image
+  WindowRows<T> window_{};
   const int64_t rows_between_;  // of outputs, until those whose pixels are prefetched: several, if they are short
   const int64_t seen_taps_;     // rows of taps whose pixels the rows of outputs before have read
 
@@ -76,11 +87,15 @@ class WgradPixelsKernel {
         part_tiles_(part_tiles),
         sums_(sums),
         tap_sums_(tiles.channels * problem.y.taps * problem.x.taps),
-        rows_(problem.y.taps),
+        rows_(tiles.at_once * problem.y.taps),
+        zeros_(tiles.at_once > 1 ? problem.x.in * problem.channels : 0),
         rows_between_(kPrefetchBytes / (problem.y.stride * problem.x.in * problem.channels * int64_t(sizeof(T)))),
         seen_taps_(
             std::max<int64_t>(problem.y.taps - problem.y.stride / std::gcd(problem.y.stride, problem.y.dilation), 0)) {
-    const ConvAxis& y = problem.y;
+    const ConvAxis &y = problem.y, &x = problem.x;
+    window_.channels = problem.channels, window_.grad_step = x.out * problem.channels;
+    window_.stride = x.stride, window_.dilation = x.dilation, window_.width = x.in;
+    window_.row_sums = x.taps * vector_lanes<A>(), window_.register_sums = y.taps * window_.row_sums;
     for (int64_t oy = 0; oy < y.out; ++oy) {
       const int64_t at = oy * y.stride - y.pad, begin = std::clamp<int64_t>(ceil_div(-at, y.dilation), 0, y.taps);
       taps_.push_back({begin, std::clamp<int64_t>(ceil_div(y.in - at, y.dilation), begin, y.taps)});
@@ -96,7 +111,11 @@ class WgradPixelsKernel {
     for (int64_t tile = part * part_tiles_; tile < std::min((part + 1) * part_tiles_, problem_.batch * tiles_.strips);
          ++tile) {
       const int64_t n = tile / tiles_.strips, q = tile % tiles_.strips * tiles_.strip;
-      for (int64_t oy = q; oy < std::min(q + tiles_.strip, problem_.y.out); ++oy) add_row(isa, n, oy, first, end);
+      const int64_t rows_end = std::min(q + tiles_.strip, problem_.y.out);
+      for (int64_t oy = q, count; oy < rows_end; oy += count) {
+        count = std::min(tiles_.at_once, rows_end - oy);
+        add_rows(isa, n, oy, count, first, end);
+      }
     }
     const A* from = tap_sums_.data();
     for (int64_t c = first; c < end; c += kLanes, from += taps * kLanes) {
@@ -108,59 +127,102 @@ class WgradPixelsKernel {
   }
 
  private:
-  // Adds the products of row oy of grad, for channels [first, last).
+  const T* image_row(int64_t n, int64_t oy, int64_t tap) const {
+    const ConvAxis& y = problem_.y;
+    return image_ + (n * y.in + oy * y.stride - y.pad + tap * y.dilation) * problem_.x.in * problem_.channels;
+  }
+
+  // Adds the products of rows [oy, oy + count) of grad, for channels [first, last).
   template <class I>
-  void add_row(I isa, int64_t n, int64_t oy, int64_t first, int64_t last) {
-    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
-    const ConvAxis &y = problem_.y, &x = problem_.x;
-    const int64_t pixel = problem_.channels, at = oy * y.stride - y.pad;
-    const auto [begin, taps_end] = taps_[oy];
-    const int64_t rows = taps_end - begin;
-    for (int64_t r = 0; r < rows; ++r) rows_[r] = image_ + (n * y.in + at + (begin + r) * y.dilation) * x.in * pixel;
+  void add_rows(I isa, int64_t n, int64_t oy, int64_t count, int64_t first, int64_t last) {
+    const ConvAxis& x = problem_.x;
+    const auto [tap, taps_end] = set_rows(n, oy, count);
     for (int64_t i = 0; i < x.out; i += tiles_.chunk)
       for (int64_t k = 0; k < x.taps;) {
         const int64_t columns = ceil_div(x.taps - k, ceil_div(x.taps - k, kMaxColumns));
-        const int64_t column = k * x.dilation - x.pad, last_column = column + (columns - 1) * x.dilation;
-        const int64_t end = std::min(i + tiles_.chunk, x.out), inner = std::clamp(ceil_div(-column, x.stride), i, end);
-        WindowRow<T> window{grad_ + (n * y.out + oy) * x.out * pixel,
-                            rows_.data(),
-                            pixel,
-                            first,
-                            last,
-                            column,
-                            x.stride,
-                            x.dilation,
-                            x.in,
-                            i,
-                            end,
-                            inner,
-                            std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, inner, end),
-                            k > 0 ? RowsAhead<T>{} : rows_ahead(n, oy, i, end, first, last, kLanes),
-                            tap_sums_.data() + (begin * x.taps + k) * kLanes,
-                            x.taps * kLanes,
-                            y.taps * x.taps * kLanes};
+        set_window(n, oy, count, tap, taps_end, i, k, columns, first, last);
         if constexpr (!kOldest<I::value>)
-          with_constant<kMaxColumns>(columns, [&](auto count) { add_windows_in_place<I, count>(isa, window, rows); });
+          with_constant<kMaxColumns>(columns,
+                                     [&](auto count) { add_windows_in_place<I, count>(isa, window_, taps_end - tap); });
         k += columns;
       }
   }
 
+  // Sets rows_ for rows [oy, oy + count) of outputs. Returns the rows of taps: those within the image or, for several
+  // rows, all taps. Rows outside of the image are zeros. Never inline, because all instruction sets share it.
+  [[gnu::noinline]] std::pair<int64_t, int64_t> set_rows(int64_t n, int64_t oy, int64_t count) {
+    const ConvAxis& y = problem_.y;
+    const std::pair<int64_t, int64_t> taps = tiles_.at_once > 1 ? std::pair<int64_t, int64_t>(0, y.taps) : taps_[oy];
+    const T** row = rows_.data();
+    for (int64_t end = oy + count; oy < end; ++oy)
+      for (int64_t r = taps.first; r < taps.second; ++r)
+        *row++ = taps_[oy].first <= r && r < taps_[oy].second ? image_row(n, oy, r) : zeros_.data();
+    return taps;
+  }
+
+  // Sets window_ for rows [oy, oy + count) of outputs, and rows [tap, taps_end) and columns [k, k + columns) of taps.
+  // The same.
+  [[gnu::noinline]] void set_window(int64_t n, int64_t oy, int64_t count, int64_t tap, int64_t taps_end, int64_t i,
+                                    int64_t k, int64_t columns, int64_t first, int64_t last) {
+    const ConvAxis &y = problem_.y, &x = problem_.x;
+    const int64_t end = std::min(i + tiles_.chunk, x.out), column = k * x.dilation - x.pad,
+                  last_column = column + (columns - 1) * x.dilation, lanes = vector_lanes<A>();
+    window_.count = count;
+    window_.grad = grad_ + (n * y.out + oy) * x.out * problem_.channels;
+    window_.image = rows_.data(), window_.image_step = taps_end - tap;
+    window_.first = first, window_.last = last;
+    window_.column = column;
+    window_.begin = i, window_.end = end;
+    window_.inner = std::clamp(ceil_div(-column, x.stride), i, end);
+    window_.outer = std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, window_.inner, end);
+    window_.sums = tap_sums_.data() + (tap * x.taps + k) * lanes;
+    window_.ahead.rows = window_.ahead.grad_count = 0;
+    if (k == 0 && tiles_.at_once > 1)
+      set_several_ahead(n, oy + count, first, last, lanes);
+    else if (k == 0)
+      set_rows_ahead(n, oy, i, end, first, last, lanes);
+  }
+
+  // What to prefetch while several rows of outputs are summed, the last of them before row oy: as many again.
+  void set_several_ahead(int64_t n, int64_t oy, int64_t first, int64_t last, int64_t lanes) {
+    const ConvAxis &y = problem_.y, &x = problem_.x;
+    const int64_t pixel = problem_.channels, line = 64 / sizeof(T);
+    const bool new_image = oy >= y.out, linear = last - first == pixel;
+    const int64_t next = new_image ? 0 : oy, image = n + new_image;
+    if (image == problem_.batch) return;
+    const int64_t pixels = std::min(tiles_.at_once * y.stride, y.in) * x.in, outputs = tiles_.at_once * x.out;
+    RowsAhead<T>& ahead = window_.ahead;
+    ahead.image = image_ + (image * y.in + std::clamp<int64_t>(next * y.stride - y.pad, 0, y.in - 1)) * x.in * pixel;
+    ahead.grad = grad_ + (image * y.out + next) * x.out * pixel;
+    ahead.rows = 1;
+    ahead.far = (pixels + outputs) * (last - first) * int64_t(sizeof(T)) > kTileBytes / 2;
+    if (linear) {
+      ahead.image_register = pixels * lanes, ahead.grad_register = outputs * lanes;
+      ahead.image_count = ceil_div(ahead.image_register, line), ahead.grad_count = ceil_div(ahead.grad_register, line);
+      ahead.image_step = ahead.grad_step = line;
+    } else {
+      ahead.image += first, ahead.grad += first;
+      ahead.image_register = ahead.grad_register = lanes;
+      ahead.image_count = pixels, ahead.grad_count = outputs;
+      ahead.image_step = ahead.grad_step = pixel;
+    }
+  }
+
   // What to prefetch while outputs [i, end) of row oy are summed.
-  RowsAhead<T> rows_ahead(int64_t n, int64_t oy, int64_t i, int64_t end, int64_t first, int64_t last,
-                          int64_t lanes) const {
+  void set_rows_ahead(int64_t n, int64_t oy, int64_t i, int64_t end, int64_t first, int64_t last, int64_t lanes) {
     const ConvAxis &y = problem_.y, &x = problem_.x;
     const int64_t pixel = problem_.channels, outputs = end - i, line = 64 / sizeof(T);
     const bool some_columns = x.taps == 1 && x.stride > 1 && pixel >= 2 * line;
     const bool linear = last - first == pixel && !some_columns, new_image = oy + 1 == y.out;
-    RowsAhead<T> ahead;
+    RowsAhead<T>& ahead = window_.ahead;
     if (rows_between_ >= kManyRows) {  // at a distance that costs no more than this to compute
       const bool met = rows_[0] != nullptr;
-      if (i > 0 || !met) return ahead;
+      if (i > 0 || !met) return;
       ahead.image = rows_[0] + kPrefetchBytes / sizeof(T);
       ahead.rows = 1;
       ahead.image_register = y.stride * x.in * lanes;
       ahead.image_count = ceil_div(ahead.image_register, line), ahead.image_step = line;
-      return ahead;
+      return;
     }
     if (y.in == 1 && y.out == 1) {  // the same row
       ahead.image = image_ + (n * x.in + end * x.stride) * pixel;
@@ -175,7 +237,7 @@ class WgradPixelsKernel {
       ahead.grad = grad_ + ((n * y.out + oy + 1 + rows_between_) * x.out + i) * pixel;
       ahead.rows = taps_end - tap;
     } else {
-      return ahead;
+      return;
     }
     ahead.row_step = y.dilation * x.in * pixel;
     ahead.far = linear && ahead.rows * x.in * pixel * int64_t(sizeof(T)) > kTileBytes;
@@ -189,7 +251,6 @@ class WgradPixelsKernel {
       ahead.image_count = some_columns ? outputs : outputs * x.stride, ahead.grad_count = outputs;
       ahead.image_step = some_columns ? x.stride * pixel : pixel, ahead.grad_step = pixel;
     }
-    return ahead;
   }
 };
 

@@ -19,9 +19,8 @@ struct RowsAhead {
   bool far = false;                               // whether it is too much for the L1 cache
 
   // Always inline, as issue_prefetch in fwd_rows_loops.h.
-  [[gnu::always_inline]] void prefetch() const {
-    const T* row = image;
-    for (int64_t y = 0; y < rows; ++y, row += row_step) prefetch_some(row, image_count, image_step);
+  [[gnu::always_inline]] void prefetch(const T* image, const T* grad) const {
+    for (int64_t y = 0; y < rows; ++y, image += row_step) prefetch_some(image, image_count, image_step);
     prefetch_some(grad, grad_count, grad_step);
   }
   [[gnu::always_inline]] void prefetch_some(const T* from, int64_t count, int64_t step) const {
@@ -32,11 +31,14 @@ struct RowsAhead {
   }
 };
 
-// A row of outputs, and the rows of pixels that its taps read. Taps beyond the ends of a row are left out.
+// Rows of outputs, and the rows of pixels that their taps read. Taps beyond the ends of a row are left out.
 template <class T>
-struct WindowRow {
-  const T* grad;                     // of output 0 and channel 0
-  const T* const* image;             // for each row of taps: column 0 and channel 0
+struct WindowRows {
+  int64_t count;                     // of outputs
+  const T* grad;                     // of output 0 and channel 0 of the first
+  int64_t grad_step;                 // elements to the next
+  const T* const* image;             // for each row of outputs, for each row of taps: column 0 and channel 0
+  int64_t image_step;                // rows of taps
   int64_t channels;                  // from one pixel to the next
   int64_t first, last;               // channels to sum
   int64_t column, stride, dilation;  // columns: of the first tap for output 0, to the next output, to the next tap
@@ -55,9 +57,10 @@ void add_product(V& sum, const V& a, const T* p) {
   sum.fma(a, b);
 }
 
-// sums += grad * image for kRows rows of kColumns taps, of one register of channels.
+// sums += grad * image for kRows rows of kColumns taps, of one register of channels. The sums stay in registers from
+// the first row of outputs to the last.
 template <Capability c, int kRows, int kColumns, class T>
-void add_window_in_place(const WindowRow<T>& window, int64_t channel, acc_t<T>* sums) {
+void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>* sums) {
   using V = Vec<c, acc_t<T>>;
   V sum[kRows * kColumns];
 #pragma GCC unroll 8
@@ -65,33 +68,37 @@ void add_window_in_place(const WindowRow<T>& window, int64_t channel, acc_t<T>* 
 #pragma GCC unroll 8
     for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].load(sums + r * window.row_sums + k * V::kLanes);
   const int64_t pixel = window.channels, width = window.width, dilation = window.dilation, stride = window.stride;
-  const int64_t inner = window.inner, outer = window.outer;
-  const T* grad = window.grad + channel;
-  for (int64_t i = inner > window.begin ? window.begin : outer; i < window.end; i = i + 1 == inner ? outer : i + 1) {
-    V g;
-    g.load(grad + i * pixel);
+  const int64_t inner = window.inner, outer = window.outer, step = stride * pixel, tap_step = dilation * pixel;
+  const T* row_grad = window.grad + channel;
+  const T* const* image = window.image;
+  for (int64_t left_rows = window.count;;) {
+    for (int64_t i = inner > window.begin ? window.begin : outer; i < window.end; i = i + 1 == inner ? outer : i + 1) {
+      V g;
+      g.load(row_grad + i * pixel);
 #pragma GCC unroll 8
-    for (int k = 0; k < kColumns; ++k) {
-      const int64_t x = window.column + i * stride + k * dilation;
-      if (uint64_t(x) < uint64_t(width))
+      for (int k = 0; k < kColumns; ++k) {
+        const int64_t x = window.column + i * stride + k * dilation;
+        if (uint64_t(x) < uint64_t(width))
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) add_product(sum[r * kColumns + k], g, window.image[r] + x * pixel + channel);
+          for (int r = 0; r < kRows; ++r) add_product(sum[r * kColumns + k], g, image[r] + x * pixel + channel);
+      }
     }
-  }
-  const T* from[kRows];
+    const T* from[kRows];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) from[r] = window.image[r] + (window.column + inner * stride) * pixel + channel;
-  const int64_t step = stride * pixel, tap_step = dilation * pixel;
-  grad += inner * pixel;
-  for (int64_t left = outer - inner; left > 0; --left, grad += pixel) {
-    V g;
-    g.load(grad);
+    for (int r = 0; r < kRows; ++r) from[r] = image[r] + (window.column + inner * stride) * pixel + channel;
+    const T* grad = row_grad + inner * pixel;
+    for (int64_t left = outer - inner; left > 0; --left, grad += pixel) {
+      V g;
+      g.load(grad);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-      for (int k = 0; k < kColumns; ++k) add_product(sum[r * kColumns + k], g, from[r] + k * tap_step);
-      from[r] += step;
+        for (int k = 0; k < kColumns; ++k) add_product(sum[r * kColumns + k], g, from[r] + k * tap_step);
+        from[r] += step;
+      }
     }
+    if (--left_rows == 0) break;
+    row_grad += window.grad_step, image += window.image_step;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -101,7 +108,7 @@ void add_window_in_place(const WindowRow<T>& window, int64_t channel, acc_t<T>* 
 
 // The same for all the channels of a window. A function of its own for each instruction set.
 template <class I, int kColumns, class T>
-void add_windows_in_place(I isa, WindowRow<T>& window, int64_t rows) {
+void add_windows_in_place(I isa, WindowRows<T>& window, int64_t rows) {
   constexpr int kRegisters = kVectorRegisters<I::value> == 32 ? 28 : 14;
   constexpr int kMaxRows = std::min(kRegisters / kColumns, std::max(kColumns, kMaxColumns / kColumns));
   for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
@@ -111,11 +118,12 @@ void add_windows_in_place(I isa, WindowRow<T>& window, int64_t rows) {
       outline(isa, [&window](auto) {
         constexpr int64_t kLanes = Vec<I::value, acc_t<T>>::kLanes;
         acc_t<T>* sums = window.sums;
-        RowsAhead<T> ahead = window.ahead;
+        const RowsAhead<T>& ahead = window.ahead;
+        const T *image = ahead.image, *grad = ahead.grad;
         for (int64_t c = window.first; c < window.last; c += kLanes, sums += window.register_sums) {
-          ahead.prefetch();
-          ahead.image += ahead.image_register;
-          ahead.grad += ahead.grad_register;
+          ahead.prefetch(image, grad);
+          image += ahead.image_register;
+          grad += ahead.grad_register;
           add_window_in_place<I::value, kRows, kColumns>(window, first_channel(c, window.channels, kLanes), sums);
         }
       });
