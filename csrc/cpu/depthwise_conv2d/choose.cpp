@@ -175,7 +175,8 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   const bool many_channels = problem.x.stride == 1 && problem.channels > lanes;
   const bool flat = direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1;
   const bool may_be_wide = (many_channels || flat) && register_bytes(machine.capability) > kOldestBytes;
-  const bool far = !CUSTOMOPS_NEON && problem.channels * element_bytes(problem.dtype) % kFarPixels == 0;
+  const bool far = register_bytes(machine.capability) == 64 &&  // measured there
+                   problem.channels * element_bytes(problem.dtype) % kFarPixels == 0;
   const bool far_in_buffer = problem.channels * sum_bytes(problem.dtype) % kFarPixels == 0;
   const bool evicted = width >= kShortRow && ((far_in_buffer && taps_high >= 5) ||
                                               (far && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
@@ -185,8 +186,9 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
 // Whether forward best reads pixels of few channels in place, at a stride along rows: registers that are three
 // tenths full, and are multiplied as they are, cost less than to gather pixels by phase. Measured on x86.
 bool reads_few_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
-  const bool one_long_row = taps_of(problem.y, direction) == 1 && taps_of(problem.x, direction) > 7;
-  return !CUSTOMOPS_NEON && bf16 && direction == Direction::fwd && problem.x.stride > 1 && !one_long_row &&
+  const auto [few, many] = std::minmax({taps_of(problem.y, direction), taps_of(problem.x, direction)});
+  const bool long_line = few == 1 && many > 7;
+  return !CUSTOMOPS_NEON && bf16 && direction == Direction::fwd && problem.x.stride > 1 && !long_line &&
          10 * problem.channels >= 3 * lanes_of(problem, machine) && reads_in_place(problem, direction, machine, true);
 }
 
@@ -203,13 +205,6 @@ bool multiplies_columns_in_place(const Problem& problem) {
 bool has_few_products(const Problem& problem) {
   const int64_t high = problem.y.taps, wide = problem.x.taps, stride = problem.y.stride;
   return !CUSTOMOPS_NEON && high <= 2 * stride && high * wide <= kFewProducts * stride && problem.x.out >= 2 * wide;
-}
-
-// Whether channels_last images are so small that wgrad_pixels sums all their rows at once. Measured on x86.
-bool has_small_images(const Problem& problem) {
-  const int64_t pixels = problem.y.in * problem.x.in + problem.y.out * problem.x.out;
-  const int64_t pixel = std::min(problem.channels * element_bytes(problem.dtype), kWholePixel);
-  return !CUSTOMOPS_NEON && pixels * pixel <= kWholeBytes;
 }
 
 // Whether wgrad best reads pixels in place, because so few taps meet each that a buffer does not pay. Larger windows
@@ -295,6 +290,18 @@ void merge_rows(Problem& problem) {
 }
 
 }  // namespace
+
+bool may_sum_several_rows(const Problem& problem) {
+  const int64_t wide = problem.x.taps;
+  return !CUSTOMOPS_NEON && (wide == 2 || wide == 3 || wide == 5) && wide >= problem.x.stride &&
+         (problem.dtype == ScalarType::Float || problem.dtype == ScalarType::BFloat16);
+}
+
+bool has_small_images(const Problem& problem) {
+  const int64_t pixels = problem.y.in * problem.x.in + problem.y.out * problem.x.out;
+  const int64_t pixel = std::min(problem.channels * element_bytes(problem.dtype), kWholePixel);
+  return may_sum_several_rows(problem) && pixels * pixel <= kWholeBytes;
+}
 
 Problem stacked(const Problem& problem, int64_t count) {
   Problem fewer = problem;

@@ -67,6 +67,12 @@ Choice choose(Direction direction, const Problem& problem, const Machine& machin
 // "<kernel>: <reason>". direction: fwd, dgrad or wgrad.
 std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Machine& machine);
 
+// Whether wgrad_pixels has code for sums of several rows of outputs at once. Measured on x86.
+bool may_sum_several_rows(const Problem& problem);
+
+// The same, and channels_last images are so small that these are all rows.
+bool has_small_images(const Problem& problem);
+
 // After how many elements of channels_last images, in whole registers, the channels are the same.
 int64_t flat_period(int64_t channels, int64_t lanes);
 

@@ -8,12 +8,12 @@
 namespace customops::cpu {
 namespace {
 
-constexpr int64_t kFarBytes = 1 << 20;    // of outputs: most are beyond the L2 cache
-constexpr int64_t kClearedBytes = 2048;   // of a row: clearing shorter ones waits for memory
-constexpr int64_t kFarPixel = 4096;       // bytes, at multiples of it: the pixels of a block share an L1 cache's set
-constexpr int64_t kBlockOfFarPixels = 6;  // outputs, of rows of several blocks
-constexpr int64_t kFewRows = 64;          // of outputs: their windows are listed once
-constexpr int64_t kLargePixel = 1024;     // bytes: columns of such that no tap reads are not prefetched
+constexpr int64_t kFarBytes = 1 << 20;   // of outputs: most are beyond the L2 cache
+constexpr int64_t kClearedBytes = 2048;  // of a row: clearing shorter ones waits for memory
+constexpr int64_t kFarPixel = 4096;  // bytes, at multiples of it: a block's pixels share an L1 cache's set (AVX-512)
+constexpr BlockSizes kBlocksOfFarPixels(6);  // of rows of several blocks
+constexpr int64_t kFewRows = 64;             // of outputs: their windows are listed once
+constexpr int64_t kLargePixel = 1024;        // bytes: columns of such that no tap reads are not prefetched
 
 template <class T, class B>
 class PixelsKernel {
@@ -53,8 +53,8 @@ class PixelsKernel {
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(plan.x.column(tap));
       const BlockPosition position{0, 0, pixel, 0, plan.x.in_phases, width, 0, width};
       outputs_.emplace_back(plan, rows_.data(), columns_[r], r, pixel, position, bias, plan.x.out_phases * pixel);
-      if (pixel * int64_t(sizeof(T)) % kFarPixel == 0 && outputs_[r].count > kMaxBlock)
-        outputs_[r].most = kBlockOfFarPixels;
+      const bool far = pixel * int64_t(sizeof(T)) % kFarPixel == 0 && plan.block_channels * sizeof(A) == 64;
+      if (far && outputs_[r].count > kMaxBlock) outputs_[r].blocks = &kBlocksOfFarPixels;
     }
   }
 

@@ -182,25 +182,35 @@ void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
 }
 
 constexpr int kMaxBlock = 8;
+constexpr int kManyOutputs = 50;
 
-// How many outputs the next block has, of those that are left: up to `most`, so that blocks are about equally long.
-// Never inline: blocks of all kinds share it.
-[[gnu::noinline]] inline int64_t next_block(int64_t left, int64_t most) {
-  return left % 7 == 0 && most == kMaxBlock ? 7 : ceil_div(left, ceil_div(left, most));
-}
+// How many outputs the next block has, for each number of them that are left, or kManyOutputs: up to `most`, so that
+// blocks are about equally long. A table: a division or a call within the loop over blocks is slower.
+struct BlockSizes {
+  int8_t of[kManyOutputs + 1];
+  int64_t most;
+
+  constexpr explicit BlockSizes(int most) : of{}, most(most) {
+    for (int left = 1; left <= kManyOutputs; ++left) {
+      const int blocks = (left + most - 1) / most;
+      of[left] = most == kMaxBlock && left % 7 == 0 ? 7 : (left + blocks - 1) / blocks;
+    }
+  }
+};
+inline constexpr BlockSizes kBlocks(kMaxBlock);
 
 // f(constant) for the outputs of the next block. Blocks of 14 (kTwice) keep more sums in flight, where there are
 // registers for them.
 template <bool kFew, bool kTwice, class F>
-int64_t with_block(int64_t left, int64_t most, const F& f) {
+int64_t with_block(int64_t left, const BlockSizes& blocks, const F& f) {
   if constexpr (kFew) {
     if (left >= 7) return f(std::integral_constant<int, 7>()), 7;
     return f(std::integral_constant<int, 1>()), 1;
   } else {
     if constexpr (kTwice)
-      if (most == kMaxBlock && (left == 14 || left >= 21) && (left % 8 != 0 || left % 7 == 0))
+      if (blocks.most == kMaxBlock && (left == 14 || left >= 21) && (left % 8 != 0 || left % 7 == 0))
         return f(std::integral_constant<int, 14>()), 14;
-    const int64_t count = next_block(left, most);
+    const int64_t count = blocks.of[std::min<int64_t>(left, kManyOutputs)];
     with_constant<kMaxBlock>(count, f);
     return count;
   }
@@ -307,7 +317,7 @@ struct OutputRow {
   bool channels_last;      // whether outputs have the image's channels side by side, or whole registers
   int64_t inner, outer;    // columns between which all taps lie within the image
 
-  int64_t most = kMaxBlock;  // outputs of a block
+  const BlockSizes* blocks = &kBlocks;
   const InputRow<T>* rows_end = nullptr;
   int64_t channel = 0, channels_end = 0;  // of the tile
   Prefetch<T> prefetch{};                 // of the first output
@@ -363,6 +373,7 @@ void add_block(const OutputRow<T>& outputs, int64_t i, O* row) {
   for (int64_t g = outputs.channel; g < outputs.channels_end; g += V::kLanes) {
     const int64_t channel = kInPlace ? first_channel(g, outputs.channels_end, V::kLanes) : g;
     BlockPosition position = outputs.position;
+    if constexpr (!kInPlace) position.pixel_stride = V::kLanes, position.stride = 1;  // constants in the loops below
     position.offset = kInPlace ? channel : (g - outputs.channel) / V::kLanes * outputs.buffer_size;
     position.weight_offset = g * outputs.tap_count;
     position.column = i * position.stride;
@@ -402,7 +413,7 @@ void add_blocks(const OutputRow<T> outputs, O* to) {
   // Three taps of wider numbers wait for memory rather than for sums.
   constexpr bool kTwice = kVectorRegisters<c> == 32 && (kTaps > 3 || sizeof(T) < 4);
   for (int64_t i = 0; i < outputs.count;)
-    i += with_block<kFew, kTwice>(outputs.count - i, outputs.most, [&](auto constant) {
+    i += with_block<kFew, kTwice>(outputs.count - i, *outputs.blocks, [&](auto constant) {
       constexpr int kCount = constant;
       if (!kInPlace ||
           (i * outputs.position.stride >= outputs.inner && (i + kCount - 1) * outputs.position.stride < outputs.outer))

@@ -27,6 +27,19 @@ bool splits_channels(const Problem& problem, int64_t bytes) {
          problem.batch * problem.y.in * problem.x.in * pixel > kSmallBytes;
 }
 
+// What may_sum_several_rows says.
+template <class T, int kColumns>
+constexpr bool kSumsSeveral = !CUSTOMOPS_NEON && (kColumns == 2 || kColumns == 3 || kColumns == 5) &&
+                              (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>);
+
+// Whether sums stay in registers for several rows of outputs. Tiles then have few channels: where these are few of
+// many, and sums are many, this was slower.
+bool sums_several_rows(const Problem& problem, int64_t fewest_channels) {
+  return may_sum_several_rows(problem) &&
+         (problem.channels < 2 * fewest_channels ||
+          (has_small_images(problem) && (problem.y.taps * problem.x.taps <= 16 || problem.x.out < problem.x.taps)));
+}
+
 // How the work is cut into tiles. Depends on sizes alone.
 struct PixelTiles {
   int64_t strip, strips;            // rows of outputs of a tile; tiles of an image
@@ -42,9 +55,8 @@ struct PixelTiles {
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
     const int64_t row_bytes = (problem.y.stride * problem.x.in + problem.x.out) * bytes;  // of one channel
-    const bool all_columns = !CUSTOMOPS_NEON && problem.x.taps >= problem.x.stride;       // measured on x86
     const int64_t fewest = kWholePixel / bytes, together = problem.channels < 2 * fewest ? problem.channels : fewest;
-    at_once = all_columns ? kWholeBytes / (row_bytes * together) : 1;
+    at_once = sums_several_rows(problem, fewest) ? kWholeBytes / (row_bytes * together) : 1;
     at_once = std::clamp<int64_t>(at_once, 1, strip);
     if (at_once > 1) {
       const int64_t most = std::max(kWholeBytes / (row_bytes * at_once) / lanes * lanes, lanes);
@@ -139,11 +151,16 @@ class WgradPixelsKernel {
     const auto [tap, taps_end] = set_rows(n, oy, count);
     for (int64_t i = 0; i < x.out; i += tiles_.chunk)
       for (int64_t k = 0; k < x.taps;) {
-        const int64_t columns = ceil_div(x.taps - k, ceil_div(x.taps - k, kMaxColumns));
+        const int64_t left = x.taps - k, blocks = ceil_div(left, kMaxColumns),
+                      columns = blocks == 1 ? left : ceil_div(left, blocks);
         set_window(n, oy, count, tap, taps_end, i, k, columns, first, last);
         if constexpr (!kOldest<I::value>)
-          with_constant<kMaxColumns>(columns,
-                                     [&](auto count) { add_windows_in_place<I, count>(isa, window_, taps_end - tap); });
+          with_constant<kMaxColumns>(columns, [&](auto constant) {
+            constexpr int kColumns = constant;
+            if constexpr (kSumsSeveral<T, kColumns>)
+              if (tiles_.at_once > 1) return add_windows_in_place<I, kColumns, true>(isa, window_, taps_end - tap);
+            add_windows_in_place<I, kColumns, false>(isa, window_, taps_end - tap);
+          });
         k += columns;
       }
   }
@@ -171,10 +188,12 @@ class WgradPixelsKernel {
     window_.grad = grad_ + (n * y.out + oy) * x.out * problem_.channels;
     window_.image = rows_.data(), window_.image_step = taps_end - tap;
     window_.first = first, window_.last = last;
-    window_.column = column;
-    window_.begin = i, window_.end = end;
-    window_.inner = std::clamp(ceil_div(-column, x.stride), i, end);
-    window_.outer = std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, window_.inner, end);
+    if (window_.column != column || window_.begin != i || window_.end != end) {  // divisions take time
+      window_.column = column;
+      window_.begin = i, window_.end = end;
+      window_.inner = std::clamp(ceil_div(-column, x.stride), i, end);
+      window_.outer = std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, window_.inner, end);
+    }
     window_.sums = tap_sums_.data() + (tap * x.taps + k) * lanes;
     window_.ahead.rows = window_.ahead.grad_count = 0;
     if (k == 0 && tiles_.at_once > 1)

@@ -59,7 +59,7 @@ void add_product(V& sum, const V& a, const T* p) {
 
 // sums += grad * image for kRows rows of kColumns taps, of one register of channels. The sums stay in registers from
 // the first row of outputs to the last.
-template <Capability c, int kRows, int kColumns, class T>
+template <Capability c, int kRows, int kColumns, bool kSeveral, class T>
 void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>* sums) {
   using V = Vec<c, acc_t<T>>;
   V sum[kRows * kColumns];
@@ -97,7 +97,7 @@ void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>*
         from[r] += step;
       }
     }
-    if (--left_rows == 0) break;
+    if (!kSeveral || --left_rows == 0) break;
     row_grad += window.grad_step, image += window.image_step;
   }
 #pragma GCC unroll 8
@@ -106,8 +106,9 @@ void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>*
     for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].store(sums + r * window.row_sums + k * V::kLanes);
 }
 
-// The same for all the channels of a window. A function of its own for each instruction set.
-template <class I, int kColumns, class T>
+// The same for all the channels of a window. A function of its own for each instruction set, and for one row of
+// outputs: those of several take more numbers out of registers.
+template <class I, int kColumns, bool kSeveral, class T>
 void add_windows_in_place(I isa, WindowRows<T>& window, int64_t rows) {
   constexpr int kRegisters = kVectorRegisters<I::value> == 32 ? 28 : 14;
   constexpr int kMaxRows = std::min(kRegisters / kColumns, std::max(kColumns, kMaxColumns / kColumns));
@@ -124,7 +125,8 @@ void add_windows_in_place(I isa, WindowRows<T>& window, int64_t rows) {
           ahead.prefetch(image, grad);
           image += ahead.image_register;
           grad += ahead.grad_register;
-          add_window_in_place<I::value, kRows, kColumns>(window, first_channel(c, window.channels, kLanes), sums);
+          add_window_in_place<I::value, kRows, kColumns, kSeveral>(window, first_channel(c, window.channels, kLanes),
+                                                                   sums);
         }
       });
     });
