@@ -1,5 +1,6 @@
 """What depthwise_conv2d does on CPUs alone: instruction sets, and whose memory it touches."""
 
+import itertools
 import sys
 
 import pytest
@@ -64,14 +65,18 @@ def guarded(t, at_end):
     flat = torch.frombuffer(memory, dtype=t.dtype, count=t.numel(), offset=page + (room - t.nbytes if at_end else 0))
     return torch.as_strided(flat, t.shape, t.stride()).copy_(t)
 
-for dtype, memory_format, at_end, channels in itertools.product(
-    (torch.float32, torch.bfloat16), FORMATS, (False, True), (1, 3, 4, 7, 9, 13, 15, 16, 17, 24, 33)
-):
-    for kernel, stride, pad, batch in (
-        ((3, 3), 1, (1, 1), 2), ((3, 3), 2, (1, 1), 2), ((7, 7), 1, (1, 1), 2), ((1, 1), 1, (0, 0), 17),
-        ((5, 1), 1, (2, 0), 2),
-    ):
-        x = randn(batch, channels, 12, 13, dtype=dtype).contiguous(memory_format=memory_format)
+problems = list(itertools.product(
+    (1, 3, 4, 7, 9, 13, 15, 16, 17, 24, 33),
+    ((2, 12, 13, (3, 3), 1, (1, 1)), (2, 12, 13, (3, 3), 2, (1, 1)), (2, 12, 13, (7, 7), 1, (1, 1)),
+     (17, 12, 13, (1, 1), 1, (0, 0)), (2, 12, 13, (5, 1), 1, (2, 0))),
+))
+# Rows shorter than a register, of which only the last one is copied.
+problems += itertools.product(
+    (5, 6, 7), [(batch, h, w, (3, 3), 2, (1, 1)) for batch, h in ((2, 4), (3, 1)) for w in (1, 2, 3)]
+)
+for dtype, memory_format, at_end in itertools.product((torch.float32, torch.bfloat16), FORMATS, (False, True)):
+    for channels, (batch, h, w, kernel, stride, pad) in problems:
+        x = randn(batch, channels, h, w, dtype=dtype).contiguous(memory_format=memory_format)
         weight = randn(channels, 1, *kernel, dtype=dtype)
         grad = torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, pad, groups=channels)
         grad = grad.to(dtype).contiguous(memory_format=memory_format)
@@ -79,10 +84,10 @@ for dtype, memory_format, at_end, channels in itertools.product(
         last = memory_format == torch.channels_last
         for run, inputs in (
             (
-                lambda x, w: ops._depthwise_conv2d(x, w, None, stride, stride, pad[0], pad[0], pad[1], pad[1], 1, 1),
+                lambda x, k: ops._depthwise_conv2d(x, k, None, stride, stride, pad[0], pad[0], pad[1], pad[1], 1, 1),
                 (x, weight),
             ),
-            (lambda g, w: ops._depthwise_conv2d_grad_input(g, w, 12, 13, *rest, last), (grad, weight)),
+            (lambda g, k: ops._depthwise_conv2d_grad_input(g, k, h, w, *rest, last), (grad, weight)),
             (lambda g, x: ops._depthwise_conv2d_grad_weight(g, x, *kernel, *rest), (grad, x)),
         ):
             assert torch.equal(run(*inputs), run(*(guarded(t, at_end) for t in inputs)))
@@ -161,16 +166,75 @@ def test_infinities_meet_no_rows_around_small_images(stride):
     assert torch.equal(actual.isfinite(), ~bad)
 
 
-# Pixels of 4096 bytes are read by shorter blocks.
+# Where several rows of outputs are summed at once, all rows of taps are, with rows of zeros outside of the image.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "pads", "dilation"),  # pads: top, bottom, left, right
+    [
+        ((9, 40, 12, 12), (3, 3), (2, 2), (2, 2, 2, 2), (2, 2)),
+        ((9, 150, 9, 9), (3, 3), (2, 2), (4, 4, 1, 1), (4, 1)),  # rows of taps that meet no row of some outputs
+        ((9, 40, 11, 12), (3, 5), (1, 2), (0, 3, 3, 0), (2, 1)),
+        ((9, 70, 11, 8), (4, 2), (2, 2), (3, 0, 0, 1), (1, 3)),
+        ((9, 300, 7, 7), (5, 5), (2, 2), (0, 4, 0, 4), (1, 1)),
+        ((9, 40, 6, 3), (3, 5), (1, 2), (1, 1, 2, 2), (1, 1)),  # fewer outputs of a row than taps
+        ((9, 300, 9, 3), (5, 5), (2, 3), (2, 2, 2, 1), (1, 1)),
+        ((9, 40, 8, 2), (3, 3), (2, 2), (1, 0, 1, 0), (1, 1)),
+    ],
+)
+def test_weight_gradients_of_several_rows_at_once(shape, kernel, stride, pads, dilation, dtype):
+    top, bottom, left, right = pads
+    problem = [*shape, *kernel, *stride, *pads, *dilation, 1]
+    chosen = torch.ops.customops._depthwise_conv2d_explain("wgrad", "cpu", problem, str(dtype).removeprefix("torch."))
+    fewest = {"avx2": 3, "avx512": 5, "avx512_bf16": 5}.get(torch.ops.customops._cpu_capability(), 0)
+    assert chosen.startswith("wgrad_pixels:") == (kernel[0] <= fewest)
+    x = torch.randn(shape).to(dtype).contiguous(memory_format=torch.channels_last)
+    padded = torch.nn.functional.pad(x.double(), (left, right, top, bottom))
+    size = [
+        (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(padded.shape[2:], kernel, stride, dilation, strict=True)
+    ]
+    grad = torch.randn(*shape[:2], *size).to(dtype).contiguous(memory_format=torch.channels_last)
+    actual = torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, *kernel, *stride, top, left, *dilation)
+    exact = torch.nn.grad.conv2d_weight(
+        padded, (shape[1], 1, *kernel), grad.double(), stride, 0, dilation, groups=shape[1]
+    )
+    assert_close(actual, exact)
+
+
+# Pixels of 4096 bytes are read by shorter blocks or, where rows are long and windows large, from a buffer.
 @pytest.mark.parametrize(("dtype", "channels"), [(torch.float32, 1024), (torch.bfloat16, 2048)])
 @pytest.mark.parametrize(
-    ("shape", "kernel"), [((1, 27), (1, 4)), ((1, 40), (1, 7)), ((3, 9), (3, 3)), ((3, 13), (3, 3))]
+    ("shape", "kernel", "stride"),
+    [
+        ((1, 27), (1, 4), 1),
+        ((1, 40), (1, 7), 1),
+        ((1, 40), (1, 11), 1),
+        ((3, 9), (3, 3), 1),
+        ((3, 13), (3, 3), 1),
+        ((5, 27), (3, 3), 2),
+        ((9, 14), (5, 5), 1),
+    ],
 )
-def test_pixels_that_share_a_set_of_the_l1_cache(shape, kernel, dtype, channels):
+def test_pixels_that_share_a_set_of_the_l1_cache(shape, kernel, stride, dtype, channels):
     x = torch.randn(2, channels, *shape).to(dtype).contiguous(memory_format=torch.channels_last)
     weight, pad = torch.randn(channels, 1, *kernel).to(dtype), (kernel[0] // 2, kernel[1] // 2)
-    y = torch.ops.customops._depthwise_conv2d(x, weight, None, 1, 1, pad[0], pad[0], pad[1], pad[1], 1, 1)
-    assert_close(y, torch.nn.functional.conv2d(x.double(), weight.double(), None, 1, pad, 1, channels))
+    x64, weight64 = x.double().requires_grad_(), weight.double()
+    exact = torch.nn.functional.conv2d(x64, weight64, None, stride, pad, 1, channels)
+    y = torch.ops.customops._depthwise_conv2d(x, weight, None, stride, stride, pad[0], pad[0], pad[1], pad[1], 1, 1)
+    assert_close(y, exact.detach())
+    grad = torch.randn_like(y)
+    dx = torch.ops.customops._depthwise_conv2d_grad_input(grad, weight, *shape, stride, stride, *pad, 1, 1, True)
+    assert_close(dx, torch.autograd.grad(exact, x64, grad.double())[0])
+
+
+# The last pixels of a row have no room for whole registers behind them.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("channels", "stride"), [(9, 1), (5, 2), (7, 2)])
+def test_rows_of_any_length_whose_pixels_are_parts_of_registers(channels, stride, dtype):
+    weight = torch.randn(channels, 1, 3, 3).to(dtype)
+    for batch, width in itertools.product((1, 3), (*range(1, 34), 57)):
+        x = torch.randn(batch, channels, 4, width).to(dtype).contiguous(memory_format=torch.channels_last)
+        y = torch.ops.customops._depthwise_conv2d(x, weight, None, stride, stride, 1, 1, 1, 1, 1, 1)
+        assert_close(y, torch.nn.functional.conv2d(x.double(), weight.double(), None, stride, 1, 1, channels))
 
 
 @pytest.mark.parametrize("channels", [5, 7, 8])

@@ -369,6 +369,7 @@ IN_PLACE_TABLE = [
     ("float32", (8, 64, 7, 7), (3, 3), 1, True),  # small images
     ("bfloat16", (8, 64, 7, 7), (3, 3), 1, False),  # widened for each tap
     ("float32", (8, 64, 14, 14), (3, 3), 1, False),
+    ("float32", (8, 64, 3, 3), (3, 3), 1, True),  # a single output
     ("float32", (8, 64, 7, 7), (3, 3), 3, True),  # 2 outputs under 3 taps
     ("float32", (8, 64, 50, 5), (3, 3), 2, False),  # the same, not small
 ]
@@ -383,24 +384,26 @@ def test_wgrad_of_few_products_reads_pixels_in_place(row):
     assert said.startswith("wgrad_pixels: ") == (in_place and not old)
 
 
-# direction, dtype, shape, kernel, name: channels_last
+# direction, dtype, shape, kernel, name with AVX-512, and with its instructions for bfloat16: channels_last
 SHARED_SETS_TABLE = [
-    ("fwd", "bfloat16", (2, 2048, 28, 28), (3, 3), "fwd_rows"),
-    ("dgrad", "float32", (2, 1024, 28, 28), (3, 3), "fwd_rows"),
-    ("fwd", "bfloat16", (2, 2040, 28, 28), (3, 3), "fwd_pixels"),  # pixels of other sets
-    ("fwd", "bfloat16", (2, 2048, 9, 9), (3, 3), "fwd_pixels"),  # short rows
-    ("fwd", "bfloat16", (2, 2048, 1, 512), (1, 4), "fwd_pixels"),
-    ("fwd", "float32", (2, 1024, 1, 512), (1, 11), "fwd_pixels"),
+    ("fwd", "bfloat16", (2, 2048, 28, 28), (3, 3), "fwd_rows", "fwd_rows"),
+    ("dgrad", "float32", (2, 1024, 28, 28), (3, 3), "fwd_rows", "fwd_rows"),
+    ("fwd", "bfloat16", (2, 2040, 28, 28), (3, 3), "fwd_pixels", "fwd_pixels"),  # pixels of other sets
+    ("fwd", "bfloat16", (2, 2048, 9, 9), (3, 3), "fwd_pixels", "fwd_pixels"),  # short rows
+    ("fwd", "bfloat16", (2, 2048, 1, 512), (1, 4), "fwd_pixels", "fwd_pixels"),
+    ("fwd", "float32", (2, 1024, 1, 512), (1, 11), "fwd_pixels", "fwd_pixels"),
+    ("fwd", "bfloat16", (2, 2048, 1, 512), (1, 11), "fwd_pixels", "fwd_rows"),
 ]
 
 
 @pytest.mark.parametrize("row", SHARED_SETS_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
 def test_pixels_that_share_a_set_of_the_l1_cache_are_buffered(row):
-    direction, dtype, shape, kernel, name = row
-    if not torch.ops.customops._cpu_capability().startswith("avx512"):
+    direction, dtype, shape, kernel, *names = row
+    capability = torch.ops.customops._cpu_capability()
+    if not capability.startswith("avx512"):
         pytest.skip("not measured there")
     said = explain(direction, "cpu", dtype, "nhwc", shape, kernel, 1, (kernel[0] // 2, kernel[1] // 2))
-    assert said.startswith(f"{name}: ")
+    assert said.startswith(f"{names[capability == 'avx512_bf16']}: ")
 
 
 # direction, channels, height, kernel, stride, whether pixels are read in place: bfloat16, channels_last

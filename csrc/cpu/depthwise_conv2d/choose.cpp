@@ -17,8 +17,9 @@ constexpr int64_t kMaxStacked = 64;         // images, unless all are stacked
 constexpr int64_t kPixelsPerTap = 4;        // of all images, at least, for each tap of a stack
 constexpr int64_t kNarrowRow = 4;           // registers
 constexpr int64_t kStackedBytes = 1 << 20;  // of the rows under a window, of one register of channels
-constexpr int64_t kFarPixels = 4 << 10;     // bytes of float32: neighbours at multiples of it share an L1 cache's set
-constexpr int64_t kWideWindow = 11;         // taps of such pixels that are not read in place
+constexpr int64_t kWideWindow = 11;    // taps of a row, at least, where bfloat16 pixels that share a set are buffered
+constexpr int64_t kFewestInPlace = 5;  // channels of bfloat16, of registers of 16, that are read in place at a stride
+constexpr int64_t kLongLine = 7;       // taps of a window one pixel high or wide, of such channels, at most
 constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window wider than 7 taps that is read in place
 constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
@@ -28,6 +29,7 @@ constexpr int64_t kFewestRowsHigh = 6;        // pixels of a column, at least, w
 constexpr int64_t kTallImage = 256;           // rows, and elements of a narrow row
 constexpr int64_t kRowWeightBytes = 2 << 20;  // of such a row's weights, which are copied for each of its pixels
 constexpr int64_t kFewProducts = 6;           // of a pixel, at a stride of 1
+constexpr int64_t kSeveralRowsTaps = 16;      // of a window, at most
 constexpr int64_t kColumnBytes = 64 << 10;    // of the rows under a column of taps that wgrad reads in place
 constexpr int64_t kFlatProducts = 48;         // pixels of a plane, at least: each plane has a part of a register
 constexpr int64_t kMaxPeriod = 1024;          // elements
@@ -175,21 +177,24 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   const bool many_channels = problem.x.stride == 1 && problem.channels > lanes;
   const bool flat = direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1;
   const bool may_be_wide = (many_channels || flat) && register_bytes(machine.capability) > kOldestBytes;
-  const bool far = register_bytes(machine.capability) == 64 &&  // measured there
-                   problem.channels * element_bytes(problem.dtype) % kFarPixels == 0;
-  const bool far_in_buffer = problem.channels * sum_bytes(problem.dtype) % kFarPixels == 0;
-  const bool evicted = width >= kShortRow && ((far_in_buffer && taps_high >= 5) ||
-                                              (far && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
+  const bool share_set = register_bytes(machine.capability) == 64 &&  // measured there
+                         problem.channels * element_bytes(problem.dtype) % kSetPeriod == 0;
+  const bool widened_share_set = problem.channels * sum_bytes(problem.dtype) % kSetPeriod == 0;
+  const bool evicted = width >= kShortRow && ((widened_share_set && taps_high >= 5) ||
+                                              (share_set && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
   return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted;
 }
 
-// Whether forward best reads pixels of few channels in place, at a stride along rows: registers that are three
-// tenths full, and are multiplied as they are, cost less than to gather pixels by phase. Measured on x86.
+// Whether forward best reads pixels of few channels in place, at a stride along rows. fwd_tiles would gather pixels by
+// phase and widen them, which takes longer than to multiply registers of bfloat16 that are a third full; long lines of
+// taps were slower so. Registers must end within the tensor: only its last row is copied (fwd_pixels), and the row
+// before it ends a row and a pixel ahead of the end.
 bool reads_few_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
   const auto [few, many] = std::minmax({taps_of(problem.y, direction), taps_of(problem.x, direction)});
-  const bool long_line = few == 1 && many > 7;
-  return !CUSTOMOPS_NEON && bf16 && direction == Direction::fwd && problem.x.stride > 1 && !long_line &&
-         10 * problem.channels >= 3 * lanes_of(problem, machine) && reads_in_place(problem, direction, machine, true);
+  const bool long_line = few == 1 && many > kLongLine;
+  return bf16 && direction == Direction::fwd && problem.x.stride > 1 && !long_line &&
+         problem.channels >= kFewestInPlace && (problem.x.in + 1) * problem.channels >= lanes_of(problem, machine) &&
+         reads_in_place(problem, direction, machine, true);
 }
 
 // Whether wgrad best reads the rows under a column of taps in place. They are read again for every row of outputs,
@@ -207,17 +212,38 @@ bool has_few_products(const Problem& problem) {
   return !CUSTOMOPS_NEON && high <= 2 * stride && high * wide <= kFewProducts * stride && problem.x.out >= 2 * wide;
 }
 
+// Whether image and gradient stay in the L1 cache, for as many channels as wgrad_pixels sums at a time.
+bool has_small_images(const Problem& problem) {
+  const int64_t pixels = problem.y.in * problem.x.in + problem.y.out * problem.x.out;
+  return pixels * std::min(problem.channels * element_bytes(problem.dtype), kSeveralRowsPixel) <= kSeveralRowsBytes;
+}
+
+// Whether wgrad_pixels sums as many rows of outputs at once as stay in the L1 cache, which may be the only one. Of many
+// channels, it then sums some at a time: larger images, and more taps unless they are more than outputs, were slower
+// so. Measured on x86.
+bool sums_rows_at_once(const Problem& problem) {
+  const int64_t high = problem.y.taps, wide = problem.x.taps;
+  const bool has_code = !CUSTOMOPS_NEON && (wide == 2 || wide == 3 || wide == 5) &&
+                        (problem.dtype == ScalarType::Float || problem.dtype == ScalarType::BFloat16);
+  const bool many = problem.channels * element_bytes(problem.dtype) >= 2 * kSeveralRowsPixel;
+  return has_code && wide >= problem.x.stride &&
+         (!many || (has_small_images(problem) && (high * wide <= kSeveralRowsTaps || problem.x.out < wide)));
+}
+
 // Whether wgrad best reads pixels in place, because so few taps meet each that a buffer does not pay. Larger windows
 // and rows shorter than theirs have too many sums for their pixels.
 bool multiplies_in_place(const Problem& problem, const Machine& machine) {
+  if (!problem.channels_last || problem.channels < lanes_of(problem, machine) ||
+      register_bytes(machine.capability) <= kOldestBytes)
+    return false;
   // AVX2 has 16, too few for the sums of 5x5 taps. On ARM these take fewer instructions from a buffer.
   const bool few_registers = machine.capability < Capability::avx512;
-  const bool small = has_small_images(problem), float32 = problem.dtype == ScalarType::Float;
+  const bool small = has_small_images(problem) && sums_rows_at_once(problem);
+  const bool float32 = problem.dtype == ScalarType::Float;
   const bool few = has_few_products(problem) || (small && float32 && problem.y.taps <= 3 && problem.x.taps <= 3);
   const bool small_windows = (problem.x.stride > 1 || few) && problem.y.taps <= (few_registers ? 3 : 5) &&
                              problem.x.taps <= 5 && (small || problem.x.out >= problem.x.taps);
-  return problem.channels_last && problem.channels >= lanes_of(problem, machine) &&
-         (small_windows || multiplies_columns_in_place(problem)) && register_bytes(machine.capability) > kOldestBytes;
+  return small_windows || multiplies_columns_in_place(problem);
 }
 
 // Whether each row of channels_last images is best treated as one pixel of more channels, under a column of taps:
@@ -291,16 +317,12 @@ void merge_rows(Problem& problem) {
 
 }  // namespace
 
-bool may_sum_several_rows(const Problem& problem) {
-  const int64_t wide = problem.x.taps;
-  return !CUSTOMOPS_NEON && (wide == 2 || wide == 3 || wide == 5) && wide >= problem.x.stride &&
-         (problem.dtype == ScalarType::Float || problem.dtype == ScalarType::BFloat16);
-}
-
-bool has_small_images(const Problem& problem) {
-  const int64_t pixels = problem.y.in * problem.x.in + problem.y.out * problem.x.out;
-  const int64_t pixel = std::min(problem.channels * element_bytes(problem.dtype), kWholePixel);
-  return may_sum_several_rows(problem) && pixels * pixel <= kWholeBytes;
+int64_t rows_at_once(const Problem& problem) {
+  if (!sums_rows_at_once(problem)) return 1;
+  const int64_t pixel = problem.channels * element_bytes(problem.dtype);
+  const int64_t row = problem.y.stride * problem.x.in + problem.x.out;
+  const int64_t bytes = row * (pixel < 2 * kSeveralRowsPixel ? pixel : kSeveralRowsPixel);
+  return std::clamp<int64_t>(kSeveralRowsBytes / bytes, 1, problem.y.out);
 }
 
 Problem stacked(const Problem& problem, int64_t count) {

@@ -8,9 +8,11 @@
 
 namespace customops::cpu {
 
-// Of tiles whose rows wgrad_pixels sums at once: image and gradient stay in the L1 cache.
-constexpr int64_t kWholeBytes = 25 << 10;
-constexpr int64_t kWholePixel = 128;  // bytes, of all channels or of some, at least
+// What wgrad_pixels reads of image and gradient while it sums several rows of outputs, at most: it stays in the L1
+// cache.
+constexpr int64_t kSeveralRowsBytes = 25 << 10;
+constexpr int64_t kSeveralRowsPixel = 128;  // bytes of a pixel's channels that it sums at a time, at least
+constexpr int64_t kSetPeriod = 4 << 10;     // bytes: pixels at multiples of it share a set of the L1 cache
 
 // Shapes, format and dtype of the images: no tensors.
 struct Problem {
@@ -67,11 +69,8 @@ Choice choose(Direction direction, const Problem& problem, const Machine& machin
 // "<kernel>: <reason>". direction: fwd, dgrad or wgrad.
 std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Machine& machine);
 
-// Whether wgrad_pixels has code for sums of several rows of outputs at once. Measured on x86.
-bool may_sum_several_rows(const Problem& problem);
-
-// The same, and channels_last images are so small that these are all rows.
-bool has_small_images(const Problem& problem);
+// How many rows of outputs wgrad_pixels sums in registers before the next channels, in tiles that are high enough.
+int64_t rows_at_once(const Problem& problem);
 
 // After how many elements of channels_last images, in whole registers, the channels are the same.
 int64_t flat_period(int64_t channels, int64_t lanes);

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kFarBytes = 1 << 20;   // of outputs: most are beyond the L2 cache
 constexpr int64_t kClearedBytes = 2048;  // of a row: clearing shorter ones waits for memory
-constexpr int64_t kFarPixel = 4096;  // bytes, at multiples of it: a block's pixels share an L1 cache's set (AVX-512)
-constexpr BlockSizes kBlocksOfFarPixels(6);  // of rows of several blocks
-constexpr int64_t kFewRows = 64;             // of outputs: their windows are listed once
-constexpr int64_t kLargePixel = 1024;        // bytes: columns of such that no tap reads are not prefetched
+constexpr int64_t kFewRows = 64;         // of outputs: their windows are listed once
+constexpr int64_t kLargePixel = 1024;    // bytes: columns of such that no tap reads are not prefetched
+// Of pixels that share a set of the L1 cache (kSetPeriod): fewer at a time. Measured with AVX-512.
+constexpr BlockSizes kShortBlocks(6);
 
 template <class T, class B>
 class PixelsKernel {
@@ -53,8 +53,8 @@ class PixelsKernel {
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(plan.x.column(tap));
       const BlockPosition position{0, 0, pixel, 0, plan.x.in_phases, width, 0, width};
       outputs_.emplace_back(plan, rows_.data(), columns_[r], r, pixel, position, bias, plan.x.out_phases * pixel);
-      const bool far = pixel * int64_t(sizeof(T)) % kFarPixel == 0 && plan.block_channels * sizeof(A) == 64;
-      if (far && outputs_[r].count > kMaxBlock) outputs_[r].blocks = &kBlocksOfFarPixels;
+      const bool share_set = pixel * int64_t(sizeof(T)) % kSetPeriod == 0 && plan.block_channels * sizeof(A) == 64;
+      if (share_set && outputs_[r].count > kMaxBlock) outputs_[r].blocks = &kShortBlocks;
     }
   }
 
@@ -84,7 +84,8 @@ class PixelsKernel {
     return end;
   }
 
-  // The same for all rows of outputs. From one image to the next only pointers move, unless a row is copied.
+  // Lists the rows of image n under the windows of all rows of outputs. If another image is listed, its pointers are
+  // moved by the distance of the two images, unless image n has the row that is copied (last_row_).
   [[gnu::noinline]] void list_all_rows(int64_t n) {
     const int64_t phases = plan_.y.out_phases;
     InputRow<T>* end = rows_.data();

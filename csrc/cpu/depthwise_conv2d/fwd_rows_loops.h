@@ -182,10 +182,12 @@ void with_taps(const int64_t* columns, int64_t taps, int64_t step, const F& f) {
 }
 
 constexpr int kMaxBlock = 8;
-constexpr int kManyOutputs = 50;
+// From so many outputs on, the next of equally long blocks has kMaxBlock outputs.
+constexpr int kManyOutputs = (kMaxBlock - 1) * (kMaxBlock - 1) + 1;
 
-// How many outputs the next block has, for each number of them that are left, or kManyOutputs: up to `most`, so that
-// blocks are about equally long. A table: a division or a call within the loop over blocks is slower.
+// How many outputs the next block has, for each number of outputs that are left, up to kManyOutputs. A block has at
+// most `most`, and blocks are about equally long. A table, because a division or a call in the loop over blocks is
+// slower.
 struct BlockSizes {
   int8_t of[kManyOutputs + 1];
   int64_t most;
@@ -388,9 +390,10 @@ void add_block(const OutputRow<T>& outputs, int64_t i, O* row) {
     const int64_t lanes =
         outputs.channels_last ? std::min<int64_t>(outputs.channels_end - channel, V::kLanes) : V::kLanes;
     O* const to = row + i * outputs.to_step + (channel - outputs.channel);
-    // A register may write beyond its pixel's channels: pixels are written in order, and the next one overwrites that.
-    // The last pixel of a row must not.
-    const bool whole = lanes == V::kLanes || (outputs.to_step == lanes && i + kCount < outputs.count);
+    // A register may write beyond its pixel's channels, within the row: pixels are written in order, and the next ones
+    // overwrite that.
+    const int64_t pixels_left = outputs.count - (i + kCount - 1);  // from the block's last one on
+    const bool whole = lanes == V::kLanes || (outputs.to_step == lanes && pixels_left * lanes >= V::kLanes);
     if (whole) {
 #pragma GCC unroll 16
       for (int o = 0; o < kCount; ++o) out[o].store(to + o * outputs.to_step);

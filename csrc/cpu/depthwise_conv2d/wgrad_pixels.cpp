@@ -12,33 +12,25 @@ constexpr int64_t kTilePixels = 1536;   // outputs of a tile, at most, or a row 
 constexpr int64_t kFewestTileRows = 4;  // of an image that is split
 constexpr int64_t kFewestTileChannels = 64;
 constexpr int64_t kFewPixels = 72;          // under a row of windows
-constexpr int64_t kFarPixels = 512;         // bytes, at multiples of it
+constexpr int64_t kFewSetsPeriod = 512;     // bytes: pixels at multiples of it share few sets of the L1 cache
 constexpr int64_t kSmallBytes = 512 << 10;  // of all images: they stay in the L2 cache
 constexpr int64_t kChunkBytes = 32 << 10;   // of what a row of taps reads at once
 constexpr int64_t kFewestChunk = 8;         // outputs
 constexpr int64_t kManyRows = 4;            // within kPrefetchBytes
 
 // Whether tiles have few channels: so few of all the channels under a row of windows that these stay in the L1 cache
-// until the next row of outputs. Pixels that are far from each other share few sets of it.
+// until the next row of outputs.
 bool splits_channels(const Problem& problem, int64_t bytes) {
   const int64_t pixel = problem.channels * bytes, pixels = problem.x.in * std::min(problem.y.taps, problem.y.in);
-  const int64_t fitting = pixel % kFarPixels == 0 ? kTileBytes * 3 / 4 - 1 : kTileBytes;
+  const int64_t fitting = pixel % kFewSetsPeriod == 0 ? kTileBytes * 3 / 4 - 1 : kTileBytes;
   return problem.y.taps > 1 && pixels <= kFewPixels && pixels * pixel > fitting &&
          problem.batch * problem.y.in * problem.x.in * pixel > kSmallBytes;
 }
 
-// What may_sum_several_rows says.
+// The code for sums of several rows of outputs: what rows_at_once may ask for.
 template <class T, int kColumns>
 constexpr bool kSumsSeveral = !CUSTOMOPS_NEON && (kColumns == 2 || kColumns == 3 || kColumns == 5) &&
                               (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>);
-
-// Whether sums stay in registers for several rows of outputs. Tiles then have few channels: where these are few of
-// many, and sums are many, this was slower.
-bool sums_several_rows(const Problem& problem, int64_t fewest_channels) {
-  return may_sum_several_rows(problem) &&
-         (problem.channels < 2 * fewest_channels ||
-          (has_small_images(problem) && (problem.y.taps * problem.x.taps <= 16 || problem.x.out < problem.x.taps)));
-}
 
 // How the work is cut into tiles. Depends on sizes alone.
 struct PixelTiles {
@@ -54,13 +46,12 @@ struct PixelTiles {
     strips = ceil_div(problem.y.out, strip);
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
-    const int64_t row_bytes = (problem.y.stride * problem.x.in + problem.x.out) * bytes;  // of one channel
-    const int64_t fewest = kWholePixel / bytes, together = problem.channels < 2 * fewest ? problem.channels : fewest;
-    at_once = sums_several_rows(problem, fewest) ? kWholeBytes / (row_bytes * together) : 1;
-    at_once = std::clamp<int64_t>(at_once, 1, strip);
+    at_once = std::min(rows_at_once(problem), strip);
     if (at_once > 1) {
-      const int64_t most = std::max(kWholeBytes / (row_bytes * at_once) / lanes * lanes, lanes);
-      if (together < problem.channels) channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, most));
+      const int64_t row_bytes = (problem.y.stride * problem.x.in + problem.x.out) * bytes;  // of one channel
+      const int64_t most = std::max(kSeveralRowsBytes / (row_bytes * at_once) / lanes * lanes, lanes);
+      if (problem.channels * bytes >= 2 * kSeveralRowsPixel)
+        channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, most));
     } else if (splits_channels(problem, bytes)) {
       const bool many = problem.batch * problem.channels * problem.y.in * problem.x.in > kManyElements;
       channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, (many ? 2 : 1) * kFewestTileChannels));
@@ -165,8 +156,9 @@ class WgradPixelsKernel {
       }
   }
 
-  // Sets rows_ for rows [oy, oy + count) of outputs. Returns the rows of taps: those within the image or, for several
-  // rows, all taps. Rows outside of the image are zeros. Never inline, because all instruction sets share it.
+  // Sets rows_ for rows [oy, oy + count) of outputs. Returns the rows of taps: those within the image or, where several
+  // rows are summed at once, all. Rows outside of the image are then zeros. Never inline, because all instruction sets
+  // share it.
   [[gnu::noinline]] std::pair<int64_t, int64_t> set_rows(int64_t n, int64_t oy, int64_t count) {
     const ConvAxis& y = problem_.y;
     const std::pair<int64_t, int64_t> taps = tiles_.at_once > 1 ? std::pair<int64_t, int64_t>(0, y.taps) : taps_[oy];
@@ -177,8 +169,8 @@ class WgradPixelsKernel {
     return taps;
   }
 
-  // Sets window_ for rows [oy, oy + count) of outputs, and rows [tap, taps_end) and columns [k, k + columns) of taps.
-  // The same.
+  // Sets window_ for rows [oy, oy + count) of outputs from output i on, for rows [tap, taps_end) and columns
+  // [k, k + columns) of taps, and for channels [first, last). Never inline, as set_rows.
   [[gnu::noinline]] void set_window(int64_t n, int64_t oy, int64_t count, int64_t tap, int64_t taps_end, int64_t i,
                                     int64_t k, int64_t columns, int64_t first, int64_t last) {
     const ConvAxis &y = problem_.y, &x = problem_.x;
