@@ -72,7 +72,7 @@ problems = list(itertools.product(
 ))
 # Rows shorter than a register, of which only the last one is copied.
 problems += itertools.product(
-    (5, 6, 7), [(batch, h, w, (3, 3), 2, (1, 1)) for batch, h in ((2, 4), (3, 1)) for w in (1, 2, 3)]
+    (5, 6, 7), [(batch, h, w, (3, 3), 2, (p, p)) for batch, h in ((2, 4), (3, 1)) for w in (1, 2, 3) for p in (1, 2)]
 )
 for dtype, memory_format, at_end in itertools.product((torch.float32, torch.bfloat16), FORMATS, (False, True)):
     for channels, (batch, h, w, kernel, stride, pad) in problems:

@@ -412,8 +412,9 @@ FEW_CHANNELS_TABLE = [
     ("fwd", 4, 112, (3, 3), 2, False),  # too few
     ("fwd", 8, 112, (3, 3), 1, False),
     ("dgrad", 8, 112, (3, 3), 2, False),
-    ("fwd", 8, 1, (1, 7), 2, True),
-    ("fwd", 8, 1, (1, 8), 2, False),  # many taps
+    ("fwd", 8, 112, (2, 2), 2, True),
+    ("fwd", 8, 112, (1, 1), 2, False),  # lines of taps
+    ("fwd", 8, 1, (1, 7), 2, False),
     ("fwd", 8, 112, (8, 1), 2, False),
 ]
 

@@ -19,7 +19,6 @@ constexpr int64_t kNarrowRow = 4;           // registers
 constexpr int64_t kStackedBytes = 1 << 20;  // of the rows under a window, of one register of channels
 constexpr int64_t kWideWindow = 11;    // taps of a row, at least, where bfloat16 pixels that share a set are buffered
 constexpr int64_t kFewestInPlace = 5;  // channels of bfloat16, of registers of 16, that are read in place at a stride
-constexpr int64_t kLongLine = 7;       // taps of a window one pixel high or wide, of such channels, at most
 constexpr int64_t kRowsBytes = 64 << 10;    // of the rows under a window wider than 7 taps that is read in place
 constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
@@ -186,14 +185,13 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
 }
 
 // Whether forward best reads pixels of few channels in place, at a stride along rows. fwd_tiles would gather pixels by
-// phase and widen them, which takes longer than to multiply registers of bfloat16 that are a third full; long lines of
-// taps were slower so. Registers must end within the tensor: only its last row is copied (fwd_pixels), and the row
-// before it ends a row and a pixel ahead of the end.
+// phase and widen them, which takes longer than to multiply registers of bfloat16 that are a third full; single rows or
+// columns of taps were slower so. Registers must end within the tensor: only its last row is copied (fwd_pixels), and
+// the row before it ends a row and a pixel ahead of the end.
 bool reads_few_in_place(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
-  const auto [few, many] = std::minmax({taps_of(problem.y, direction), taps_of(problem.x, direction)});
-  const bool long_line = few == 1 && many > kLongLine;
-  return bf16 && direction == Direction::fwd && problem.x.stride > 1 && !long_line &&
-         problem.channels >= kFewestInPlace && (problem.x.in + 1) * problem.channels >= lanes_of(problem, machine) &&
+  const bool line = taps_of(problem.y, direction) == 1 || taps_of(problem.x, direction) == 1;
+  return bf16 && direction == Direction::fwd && problem.x.stride > 1 && !line && problem.channels >= kFewestInPlace &&
+         (problem.x.in + 1) * problem.channels >= lanes_of(problem, machine) &&
          reads_in_place(problem, direction, machine, true);
 }
 
