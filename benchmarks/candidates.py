@@ -79,6 +79,7 @@ NOT_AFTER_A_COPY = (
     "fwd_mma_lines",
     "fwd_dense_rows",
     "fwd_runs",
+    "fwd_whole_planes",
     "wgrad_torch",
     "wgrad_whole_planes",
 )

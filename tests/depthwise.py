@@ -162,3 +162,13 @@ def size_that_chooses(chosen, directions, dtype, layout, shape, kernel, stride=1
         f"and {levels=} were tried, from {min(tried)} to {max(tried)}, and chose {dict(named.most_common())}. Unless "
         f"{chosen} should be chosen for some, let the test hold less, or remove the test and what it alone reaches"
     )
+
+
+def assert_chosen(kernel, directions, dtype, layout, shape, window, device, **options):
+    """window: kernel, stride, padding, dilation. `directions` are those that have to choose `kernel`."""
+    shape = size_that_chooses(kernel, directions, dtype, layout, shape, *window, **options)
+    x = image(shape, dtype, device, FORMATS[layout == "nhwc"])
+    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *pair(window[0])), ()))
+    y = assert_all(x, weight, bias, *window[1:])
+    if device == "cuda" and dtype.itemsize == 2:
+        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), *window[1:]), y)

@@ -2,22 +2,11 @@
 
 import pytest
 import torch
-from depthwise import assert_all, image, opened, pair, randn, size_that_chooses  # noqa: F401
+from depthwise import assert_all, assert_chosen, image, opened, randn, size_that_chooses  # noqa: F401
 
 from customops import depthwise_conv2d
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-
-
-def assert_chosen(kernel, directions, dtype, layout, shape, window, device, **options):
-    """window: kernel, stride, padding, dilation. `directions` are those that have to choose `kernel`."""
-    shape = size_that_chooses(kernel, directions, dtype, layout, shape, *window, **options)
-    x = image(shape, dtype, device, FORMATS[layout])
-    weight, bias = (randn(shape[1], *rest, dtype=dtype, device=device, seed=1) for rest in ((1, *pair(window[0])), ()))
-    y = assert_all(x, weight, bias, *window[1:])
-    if device == "cuda" and dtype.itemsize == 2:
-        assert torch.equal(depthwise_conv2d(x, weight.float(), bias.float(), *window[1:]), y)
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
@@ -89,7 +78,7 @@ def test_channels_of_dgrad_at_a_stride(shape, kernel, stride, padding, dilation,
 @pytest.mark.parametrize(
     ("shape", "kernel", "dtype"),
     [
-        ((64, 386, 15, 15), (4, 6), torch.float32),
+        ((64, 387, 15, 15), (4, 6), torch.float32),
         ((64, 387, 15, 15), (4, 6), torch.float16),
         ((64, 770, 15, 15), (3, 4), torch.float16),
         ((64, 770, 15, 15), (3, 4), torch.bfloat16),

@@ -78,6 +78,9 @@ MEASURED = [
     ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (9, 9), 1, 4, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "fwd_large after a copy"),
     ("fwd", "H200", "float32", "nhwc", (1, 124, 28, 28), (29, 29), 1, 14, 1, "fwd_sliding"),
+    ("fwd", "H200", "float32", "nhwc", (8, 998, 14, 14), (5, 51), 1, (2, 25), 1, "fwd_whole_planes"),
+    ("dgrad", "H200", "bfloat16", "nchw", (16, 512, 14, 14), (31, 31), 1, 15, 1, "fwd_whole_planes"),
+    ("fwd", "T4", "float16", "nchw", (64, 512, 10, 10), (27, 27), 1, 13, 1, "fwd_whole_planes"),
     ("fwd", "H200", "float32", "nhwc", (64, 32, 112, 112), (31, 31), 2, 15, 1, "fwd_sliding after a copy"),
     ("fwd", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 4, 4, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 76, 64, 64), (7, 7), 2, 3, 1, "fwd_pixels"),
@@ -221,7 +224,7 @@ def taps_that_meet(size, out, taps, stride, padding, dilation):
 
 @pytest.mark.parametrize("direction", ["fwd", "dgrad"])
 @pytest.mark.parametrize(("size", "kernel", "stride", "padding", "dilation"), [
-    ((7, 7), (5, 51), (1, 1), (2, 25), (1, 1)), ((7, 12), (29, 29), (1, 1), (14, 14), (1, 1)),
+    ((7, 33), (51, 5), (1, 1), (25, 2), (1, 1)), ((40, 12), (29, 29), (1, 1), (14, 14), (1, 1)),
     ((9, 9), (31, 6), (2, 1), (15, 2), (1, 1)), ((10, 6), (9, 27), (1, 3), (8, 26), (2, 2)),
 ])  # fmt: skip
 def test_taps_that_meet_no_pixel_are_left_out(direction, size, kernel, stride, padding, dilation):

@@ -32,6 +32,7 @@ void launch_forward(Kernel kernel, const ForwardProblem& problem, cudaStream_t s
     case Kernel::kFwdDenseRows: return launch_fwd_dense_rows(problem, stream);
     case Kernel::kFwdRows: return launch_fwd_rows(problem, stream);
     case Kernel::kFwdRuns: return launch_fwd_runs(problem, stream);
+    case Kernel::kFwdWholePlanes: return launch_fwd_whole_planes(problem, stream);
     case Kernel::kFwdScale: return launch_fwd_scale(problem, stream);
     case Kernel::kFwdSimple: return launch_fwd_simple(problem, stream);
     case Kernel::kFwdSliding: return launch_fwd_sliding(problem, stream);

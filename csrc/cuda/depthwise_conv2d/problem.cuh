@@ -143,6 +143,7 @@ void launch_fwd_mma_lines(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_dense_rows(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_rows(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_runs(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_whole_planes(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_scale(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_simple(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_sliding(const ForwardProblem& problem, cudaStream_t stream);

@@ -18,6 +18,7 @@ enum class Kernel {
   kFwdDenseRows,
   kFwdRows,
   kFwdRuns,
+  kFwdWholePlanes,
   kFwdScale,
   kFwdSimple,
   kFwdSliding,
@@ -43,14 +44,14 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
-  constexpr const char* kNames[] = {"fwd_small",         "fwd_mma",         "fwd_planes",       "fwd_large",
-                                    "fwd_pixels",        "fwd_direct",      "fwd_channels",     "fwd_columns",
-                                    "fwd_mma_lines",     "fwd_dense_rows",  "fwd_rows",         "fwd_runs",
-                                    "fwd_scale",         "fwd_simple",      "fwd_sliding",      "fwd_torch",
-                                    "fwd_cudnn",         "wgrad_small",     "wgrad_mma_planes", "wgrad_mma_pixels",
-                                    "wgrad_mma_windows", "wgrad_mma_lines", "wgrad_planes",     "wgrad_whole_planes",
-                                    "wgrad_pixels",      "wgrad_direct",    "wgrad_large",      "wgrad_rows",
-                                    "wgrad_correlation", "wgrad_scale",     "wgrad_sliding",    "wgrad_torch"};
+  constexpr const char* kNames[] = {
+      "fwd_small",        "fwd_mma",           "fwd_planes",       "fwd_large",     "fwd_pixels",
+      "fwd_direct",       "fwd_channels",      "fwd_columns",      "fwd_mma_lines", "fwd_dense_rows",
+      "fwd_rows",         "fwd_runs",          "fwd_whole_planes", "fwd_scale",     "fwd_simple",
+      "fwd_sliding",      "fwd_torch",         "fwd_cudnn",        "wgrad_small",   "wgrad_mma_planes",
+      "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_mma_lines",  "wgrad_planes",  "wgrad_whole_planes",
+      "wgrad_pixels",     "wgrad_direct",      "wgrad_large",      "wgrad_rows",    "wgrad_correlation",
+      "wgrad_scale",      "wgrad_sliding",     "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -263,6 +264,13 @@ inline bool fwd_runs_takes(const Problem& problem) {
   const int64_t taps = problem.y.taps;
   return !problem.channels_last && problem.x.taps == taps && problem.y.up == 1 && problem.x.up == 1 &&
          (runs_share_rows(problem) || (taps >= 2 && taps <= 5)) && has_int32_outputs(problem);
+}
+
+// Stride 1, images and outputs up to 32 pixels wide and high.
+inline bool fwd_whole_planes_takes(const Problem& problem) {
+  const auto takes = [](const Axis& a) { return is_dense(a) && std::max(a.in, a.out) <= kWholePlanesMost; };
+  return takes(problem.y) && takes(problem.x) && problem.batch < kMaxIndex && problem.channels < kMaxIndex &&
+         problem.taps() < kMaxIndex;
 }
 
 // channels_last, where vectors of four channels do not fit, and few taps meet an output: a block has the taps of its
@@ -517,6 +525,7 @@ inline bool may_copy_to_planes(Kernel kernel) {
     case Kernel::kFwdMmaLines:
     case Kernel::kFwdDenseRows:
     case Kernel::kFwdRuns:
+    case Kernel::kFwdWholePlanes:
     case Kernel::kWgradTorch:
     case Kernel::kWgradWholePlanes: return false;
     default: return true;
@@ -537,6 +546,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdDenseRows: return fwd_dense_rows_takes(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
     case Kernel::kFwdRuns: return fwd_runs_takes(problem);
+    case Kernel::kFwdWholePlanes: return fwd_whole_planes_takes(problem);
     case Kernel::kFwdScale: return fwd_scale_takes(problem);
     case Kernel::kFwdSimple: return fwd_simple_takes(problem);
     case Kernel::kFwdSliding: return !problem.channels_last || sliding_has_room(problem, 1);
