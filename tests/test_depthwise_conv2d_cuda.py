@@ -106,7 +106,7 @@ def test_small_contiguous_images(shape, kernel, stride, padding, dilation, dtype
 
 @memory_formats
 @pytest.mark.parametrize(("kernel", "size", "stride", "padding", "dilation"), [
-    ((5, 51), (7, 7), 1, (2, 25), 1), ((29, 29), (7, 9), 1, (14, 14), 1), ((24, 9), (7, 36), 1, (12, 4), 1),
+    ((51, 5), (7, 33), 1, (25, 2), 1), ((29, 9), (7, 33), 1, (14, 4), 1), ((24, 9), (7, 36), 1, (12, 4), 1),
     ((31, 7), (9, 9), (2, 1), (15, 3), 1), ((9, 40), (8, 8), 1, (8, 60), (2, 3)),
 ])  # fmt: skip
 def test_many_outputs_of_windows_larger_than_the_image(kernel, size, stride, padding, dilation, memory_format, device):

@@ -1,8 +1,9 @@
-// depthwise_conv2d, forward and dgrad at stride 1, for images so small that a block has whole ones in shared memory,
-// under windows about as large, such as 31x31 taps over 14x14 pixels: most taps of these meet no pixel. So an output's
-// sum goes over the pixels of the image instead of the taps. A thread has a run of outputs of a row, of one image or four;
-// it multiplies each pixel of as long a run with the tap for each of its outputs, zero where there is none. Zeros times
-// infinity are NaN: where a result is not finite, it is computed again, tap by tap.
+// depthwise_conv2d, forward, and dgrad at stride 1, for images and outputs of up to 32x32 pixels under large windows.
+// Under 31x31 taps over 14x14 pixels most taps meet no pixel, so the sum of an output goes over the image's pixels, not
+// over the taps. A block has whole images in shared memory. A thread computes kRun outputs of a row, of one image or
+// four: it reads kRun pixels of a row and the 2 kRun - 1 taps between these and its outputs, and multiplies all pairs.
+// A tap outside the window is zero. Zero times infinity is NaN, so a sum that is not finite is computed again, tap by
+// tap.
 #include <optional>
 
 #include "split_batch.cuh"
@@ -12,91 +13,69 @@ namespace {
 
 constexpr int kMostThreads = 256;
 
-enum class Dtype { kFloat64, kFloat32, kFloat16, kBFloat16 };
-
 struct FwdWholeParams {
   const void *weight, *bias, *in;
   void* out;
   ScalarType dtype;
-  bool float32_weight, float32_bias;
+  bool float32_weight, float32_bias;  // beside 16-bit images
   int in_h, in_w, out_h, out_w, channels, batch, taps_h, taps_w, top, left;
-  int block_channels, block_images;  // at once
-  int first_row, rows, tap_pitch;    // of the taps that meet pixels; elements from row to row
-  int in_row, in_pitch, out_pitch;   // elements of a row of pixels, and from plane to plane
-  int taps_at, out_at;               // elements
-  Divider<uint32_t> tap_rows, width, in_plane, out_plane, groups, out_height, image_groups;
-  Divider<uint32_t> by_channels, last_channels;  // of a block, of the last block
+  int block_channels, block_images;  // that a block has at once
+  int first_row, rows;               // of taps: those that meet a pixel for some output
+  int tap_pitch, in_row;             // elements in shared memory from one row to the next: of taps, of pixels
+  int in_pitch, out_pitch;           // from one plane to the next
+  int taps_at, out_at;               // where taps and results begin, behind the pixels; in elements
+  Divider<uint32_t> tap_rows, width, in_plane, out_plane;
+  Divider<uint32_t> row_runs, out_height, image_groups;  // row_runs: runs of outputs that cover a row
+  Divider<uint32_t> by_channels, last_channels;          // channels of a block, of the last block
   bool flipped, channels_last;
 };
 
-// Elements in memory, of A or, where A is float, of 16 bits: told apart when they are read, so that the code of a
-// kernel serves three dtypes. The bits of several elements can be on their way at once.
-template <class A>
-struct Elements {
-  using Raw = std::conditional_t<std::is_same_v<A, double>, double, uint32_t>;
-  bool wide, half;  // of A; otherwise float16 or bfloat16
-
-  __device__ Raw read(const void* data, int64_t i) const {
-    if constexpr (std::is_same_v<A, double>)
-      return static_cast<const double*>(data)[i];
-    else
-      return wide ? static_cast<const uint32_t*>(data)[i] : static_cast<const uint16_t*>(data)[i];
-  }
-  __device__ A value(Raw raw) const {
-    if constexpr (std::is_same_v<A, double>)
-      return raw;
-    else
-      return wide ? __uint_as_float(raw)
-                  : (half ? __half2float(__ushort_as_half(uint16_t(raw))) : __uint_as_float(raw << 16));
-  }
-  // As 16 bits.
-  __device__ uint16_t rounded(float x) const {
-    return half ? __half_as_ushort(__float2half_rn(x)) : __bfloat16_as_ushort(__float2bfloat16_rn(x));
-  }
-  __device__ void write(void* data, int64_t i, A x) const {
-    if constexpr (std::is_same_v<A, double>)
-      static_cast<double*>(data)[i] = x;
-    else if (wide)
-      static_cast<float*>(data)[i] = x;
-    else
-      static_cast<uint16_t*>(data)[i] = rounded(x);
-  }
+template <class T>
+struct Type {
+  using type = T;
 };
-
-template <class A>
-__device__ Elements<A> image_elements(const FwdWholeParams& params) {
-  return {params.dtype == ScalarType::Float, params.dtype == ScalarType::Half};
+// f(Type<T>()) for the dtype of the images. Between loads and stores a kernel works in A: one kernel serves three
+// dtypes.
+template <class A, class F>
+__device__ void visit_dtype(ScalarType dtype, const F& f) {
+  if constexpr (std::is_same_v<A, double>)
+    f(Type<double>());
+  else if (dtype == ScalarType::Float)
+    f(Type<float>());
+  else if (dtype == ScalarType::Half)
+    f(Type<c10::Half>());
+  else
+    f(Type<c10::BFloat16>());
 }
 
-// A weight or a bias: float32 ones beside 16-bit images are rounded to their dtype.
-template <class A>
-__device__ A parameter(const FwdWholeParams& params, const void* data, bool float32, int64_t i) {
-  const Elements<A> images = image_elements<A>(params);
-  const Elements<A> own{images.wide || float32, images.half};
-  const A x = own.value(own.read(data, i));
-  if constexpr (std::is_same_v<A, float>)
-    if (float32 && !images.wide) return Elements<A>{false, images.half}.value(images.rounded(x));
-  return x;
+template <class T>
+__device__ Parameters<T> parameters(const void* data, bool float32) {
+  Parameters<T> result;
+  result.data = data, result.float32 = float32;
+  return result;
 }
 
 // The tap by which pixel ix counts for output ox stands at column ix - ox + `last` of its row.
 template <int kRun, class A>
 __device__ void load_taps(const FwdWholeParams& params, int channel, int channels, A* taps) {
-  const int all = params.taps_h * params.taps_w, last = int(params.groups.divisor) * kRun - 1;
+  const int all = params.taps_h * params.taps_w, last = int(params.row_runs.divisor) * kRun - 1;
   const int pitch = params.tap_pitch, column = int(threadIdx.x) % pitch, step = int(blockDim.x) / pitch;
   const int kx = column - last + params.left;
   if (int(threadIdx.x) >= step * pitch) return;
+  visit_dtype<A>(params.dtype, [&](auto type) {
+    const auto weight = parameters<typename decltype(type)::type>(params.weight, params.float32_weight);
 #pragma unroll 4
-  for (int i = int(threadIdx.x) / pitch; i < channels * params.rows; i += step) {
-    uint32_t plane = i;
-    const int row = int(params.tap_rows.divmod(plane)), k = (params.first_row + row) * params.taps_w + kx;
-    const int64_t at = int64_t(channel + int(plane)) * all + (params.flipped ? all - 1 - k : k);
-    taps[i * pitch + column] =
-        unsigned(kx) < unsigned(params.taps_w) ? parameter<A>(params, params.weight, params.float32_weight, at) : A(0);
-  }
+    for (int i = int(threadIdx.x) / pitch; i < channels * params.rows; i += step) {
+      uint32_t plane = i;
+      const int row = int(params.tap_rows.divmod(plane)), k = (params.first_row + row) * params.taps_w + kx;
+      const int64_t at = int64_t(channel + int(plane)) * all + (params.flipped ? all - 1 - k : k);
+      taps[i * pitch + column] = unsigned(kx) < unsigned(params.taps_w) ? weight.select(at) : A(0);
+    }
+  });
 }
 
-// Element i of the block's planes, counted as they lie in memory: where it is there, and what it is of.
+// Where element i of a block's planes is in global memory, and its image, channel and pixel. Elements are counted in
+// the order of memory.
 struct Place {
   int64_t at;
   int image, channel, pixel;
@@ -117,46 +96,52 @@ __device__ Place place_of(const FwdWholeParams& params, uint32_t i, const Divide
   return place;
 }
 
-// Images of the batch from `first` on, as rows of `in_row` elements. A thread has a pixel of kImages images.
+// Copies images of the batch from `first` on into shared memory. A thread copies the same pixel of kImages images,
+// which are image_groups apart.
 template <int kImages, class A>
 __device__ void load_pixels(const FwdWholeParams& params, int first, int images, int channel, int channels, A* pixels) {
-  const int groups = int(params.image_groups.divisor), count = groups * channels * params.in_h * params.in_w;
-  const int64_t apart = int64_t(groups) * params.channels * params.in_h * params.in_w;
-  const Elements<A> elements = image_elements<A>(params);
+  const int image_groups = int(params.image_groups.divisor);
+  const int count = image_groups * channels * params.in_h * params.in_w;
+  const int64_t apart = int64_t(image_groups) * params.channels * params.in_h * params.in_w;
+  visit_dtype<A>(params.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
 #pragma unroll(kImages == 1 ? 4 : 2)
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    const Place place = place_of(params, i, params.in_plane, first, channel);
-    uint32_t row = place.pixel;
-    const int x = int(params.width.divmod(row));
-    typename Elements<A>::Raw raw[kImages];
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+      const Place place = place_of(params, i, params.in_plane, first, channel);
+      uint32_t row = place.pixel;
+      const int x = int(params.width.divmod(row));
+      T value[kImages];
 #pragma unroll
-    for (int n = 0; n < kImages; ++n)
-      if (place.image + n * groups < images) raw[n] = elements.read(params.in, place.at + n * apart);
-    A* const to =
-        pixels + (place.image * params.block_channels + place.channel) * params.in_pitch + int(row) * params.in_row + x;
+      for (int n = 0; n < kImages; ++n)
+        value[n] =
+            place.image + n * image_groups < images ? static_cast<const T*>(params.in)[place.at + n * apart] : T(0);
 #pragma unroll
-    for (int n = 0; n < kImages; ++n)
-      if (place.image + n * groups < images)
-        to[n * groups * params.block_channels * params.in_pitch] = elements.value(raw[n]);
-  }
+      for (int n = 0; n < kImages; ++n)
+        pixels[((place.image + n * image_groups) * params.block_channels + place.channel) * params.in_pitch +
+               int(row) * params.in_row + x] = widen(value[n]);
+    }
+  });
 }
 
 template <int kImages, class A>
 __device__ void store_results(const FwdWholeParams& params, int first, int images, int channel, int channels,
                               const A* results) {
-  const int groups = int(params.image_groups.divisor), count = groups * channels * params.out_h * params.out_w;
-  const int64_t apart = int64_t(groups) * params.channels * params.out_h * params.out_w;
-  const Elements<A> elements = image_elements<A>(params);
-#pragma unroll 1
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    const Place place = place_of(params, i, params.out_plane, first, channel);
-    const A* const from =
-        results + (place.image * params.block_channels + place.channel) * params.out_pitch + place.pixel;
+  const int image_groups = int(params.image_groups.divisor);
+  const int count = image_groups * channels * params.out_h * params.out_w;
+  const int64_t apart = int64_t(image_groups) * params.channels * params.out_h * params.out_w;
+  visit_dtype<A>(params.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+      const Place place = place_of(params, i, params.out_plane, first, channel);
 #pragma unroll
-    for (int n = 0; n < kImages; ++n)
-      if (place.image + n * groups < images)
-        elements.write(params.out, place.at + n * apart, from[n * groups * params.block_channels * params.out_pitch]);
-  }
+      for (int n = 0; n < kImages; ++n)
+        if (place.image + n * image_groups < images)
+          static_cast<T*>(params.out)[place.at + n * apart] = narrow<T>(
+              results[((place.image + n * image_groups) * params.block_channels + place.channel) * params.out_pitch +
+                      place.pixel]);
+    }
+  });
 }
 
 // Adds rows begin to end of kImages images, `apart` elements from one to the next, to the sums of a run of outputs.
@@ -183,26 +168,22 @@ __device__ void add_rows(const A* taps, int tap_pitch, const A* pixels, int in_r
     }
 }
 
-// Puts the results of a run of one image into shared memory; whether all are finite.
 template <int kRun, class A>
-__device__ bool put_results(const A (&sum)[kRun], int width, A* out) {
-  A finite = 0;
+__device__ bool all_finite(const A (&sum)[kRun], int width) {
+  A zero = 0;
 #pragma unroll
   for (int o = 0; o < kRun; ++o)
-    if (o < width) {
-      finite += sum[o] * A(0);
-      out[o] = sum[o];
-    }
-  return finite == A(0);
+    if (o < width) zero += sum[o] * A(0);
+  return zero == A(0);
 }
 
 // The same sums of a run of one image, tap by tap.
 template <class A>
-__device__ void add_by_taps(const FwdWholeParams& params, const A* taps, const A* pixels, A bias, int run, int begin,
-                            int end, int width, A* out) {
+__device__ void add_by_taps(const FwdWholeParams& params, const A* taps, const A* pixels, A bias, int first_x,
+                            int begin, int end, int width, A* out) {
 #pragma unroll 1
   for (int o = 0; o < width; ++o) {
-    const int left = run + o - params.left;
+    const int left = first_x + o - params.left;
     A total = bias;
 #pragma unroll 1
     for (int y = begin; y < end; ++y)
@@ -213,7 +194,7 @@ __device__ void add_by_taps(const FwdWholeParams& params, const A* taps, const A
   }
 }
 
-// kImages: of a thread at once.
+// A thread computes kRun outputs of kImages images at a time.
 template <class A, int kRun, int kImages>
 __global__ void __launch_bounds__(kMostThreads) fwd_whole_planes(const __grid_constant__ FwdWholeParams params) {
   extern __shared__ __align__(kAccess) char shared[];
@@ -228,24 +209,28 @@ __global__ void __launch_bounds__(kMostThreads) fwd_whole_planes(const __grid_co
     for (int i = threadIdx.x; i < planes * params.in_pitch; i += blockDim.x) pixels[i] = A(0);
   __syncthreads();
 
-  uint32_t place = threadIdx.x;
-  const int run = int(params.groups.divmod(place)) * kRun, oy = int(params.out_height.divmod(place));
-  const int image = int(params.image_groups.divmod(place)), plane = int(place);
-  const int image_groups = int(params.image_groups.divisor), width = min(kRun, params.out_w - run);
+  uint32_t rest = threadIdx.x;
+  const int first_x = int(params.row_runs.divmod(rest)) * kRun, oy = int(params.out_height.divmod(rest));
+  const int image = int(params.image_groups.divmod(rest)), plane = int(rest);
+  const int image_groups = int(params.image_groups.divisor), width = min(kRun, params.out_w - first_x);
   const int begin = max(0, oy - params.top), end = min(params.in_h, oy - params.top + params.taps_h);
-  const int shift = int(params.groups.divisor) * kRun - kRun - run;
+  const int shift = int(params.row_runs.divisor) * kRun - kRun - first_x;
   const A* const taps =
       all_taps + (plane * params.rows - oy + params.top - params.first_row) * params.tap_pitch + shift;
   const int apart = image_groups * params.block_channels;
   const A* const in = pixels + (image * params.block_channels + plane) * params.in_pitch;
-  A* const out = results + (image * params.block_channels + plane) * params.out_pitch + oy * params.out_w + run;
+  A* const out = results + (image * params.block_channels + plane) * params.out_pitch + oy * params.out_w + first_x;
   for (int first = int(blockIdx.y) * params.block_images; first < params.batch;
        first += int(gridDim.y) * params.block_images) {
     const int images = min(params.block_images, params.batch - first);
     load_pixels<kImages>(params, first, images, channel, channels, pixels);
     __syncthreads();
     if (plane < channels) {
-      const A bias = params.bias ? parameter<A>(params, params.bias, params.float32_bias, channel + plane) : A(0);
+      A bias = 0;
+      if (params.bias)
+        visit_dtype<A>(params.dtype, [&](auto type) {
+          bias = parameters<typename decltype(type)::type>(params.bias, params.float32_bias)[channel + plane];
+        });
       A sum[kImages][kRun];
 #pragma unroll
       for (int n = 0; n < kImages; ++n)
@@ -255,12 +240,16 @@ __global__ void __launch_bounds__(kMostThreads) fwd_whole_planes(const __grid_co
       unsigned unsure = 0;  // images, as bits, with a result that is not finite
 #pragma unroll
       for (int n = 0; n < kImages; ++n)
-        if (image + n * image_groups < images && !put_results(sum[n], width, out + n * apart * params.out_pitch))
-          unsure |= 1u << n;
+        if (image + n * image_groups < images) {
+          if (!all_finite(sum[n], width)) unsure |= 1u << n;
+#pragma unroll
+          for (int o = 0; o < kRun; ++o)
+            if (o < width) out[n * apart * params.out_pitch + o] = sum[n][o];
+        }
 #pragma unroll 1
       for (; unsure != 0; unsure &= unsure - 1) {
         const int n = __ffs(unsure) - 1;
-        add_by_taps(params, taps + kRun - 1, in + n * apart * params.in_pitch, bias, run, begin, end, width,
+        add_by_taps(params, taps + kRun - 1, in + n * apart * params.in_pitch, bias, first_x, begin, end, width,
                     out + n * apart * params.out_pitch);
       }
     }
@@ -273,27 +262,27 @@ constexpr int64_t kMostBytes = 100 << 10;  // of shared memory of a block, so th
 
 // How the work is laid out: the sizes of shared memory, and what a block takes at once.
 struct FwdWholePlan {
-  int64_t run, images;                                                      // of a thread: outputs of a row, images
-  int64_t channels, image_groups;                                           // of a block at once
-  int64_t groups, first_row, rows, in_row, in_pitch, out_pitch, tap_pitch;  // as in FwdWholeParams
-  int64_t taps_at, out_at;                                                  // elements
-  int64_t bytes, threads, turns, splits;                                    // turns: of a block
+  int64_t run, images;             // of a thread: outputs of a row, images
+  int64_t channels, image_groups;  // of a block at once
+  int64_t row_runs, first_row, rows, in_row, in_pitch, out_pitch, tap_pitch, taps_at, out_at;  // as in FwdWholeParams
+  int64_t bytes, threads, splits;  // splits: parts of the batch, of a block each
 
   FwdWholePlan(const Problem& problem, int64_t run, int64_t images) : run(run), images(images) {
     const Axis &y = problem.y, &x = problem.x;
-    groups = ceil_div(x.out, run), in_row = round_up(x.in, run);
+    row_runs = ceil_div(x.out, run), in_row = round_up(x.in, run);
     first_row = std::max<int64_t>(0, y.pad - (y.out - 1));
     rows = std::max<int64_t>(1, std::min(y.taps, y.in + y.pad) - first_row);
     in_pitch = (y.in * in_row) | 1, out_pitch = (y.out * x.out) | 1;
-    // Few lanes then read taps from the same bank.
+    // Rows lie further apart than they are long, so that lanes of several rows read taps from different banks: tried
+    // for all widths. No distance helps runs of 8.
     const int64_t skew = run == 5 ? 6 : (run == 6 ? 4 : (run == 7 ? 3 : 0));
-    tap_pitch = in_row + groups * run - 1 + (groups > 1 ? skew : 0);
+    tap_pitch = in_row + row_runs * run - 1 + (row_runs > 1 ? skew : 0);
   }
 
-  // As many images, and then channels, as `most_threads` and `most_bytes` allow; in channels_last images first up to
-  // `most_channels`, which share an access.
+  // Fills a block, up to most_threads and most_bytes: with images first, then channels. Of channels_last images, up to
+  // most_channels come before images, for neighbouring channels share an access; it is 1 for contiguous ones.
   void fill(const Problem& problem, int64_t most_threads, int64_t most_channels, int64_t most_bytes) {
-    const int64_t lanes = groups * problem.y.out, steps = ceil_div(problem.batch, images);
+    const int64_t lanes = row_runs * problem.y.out, steps = ceil_div(problem.batch, images);
     const int64_t wide = std::max<int64_t>(problem.element_bytes(), 4), taps = rows * tap_pitch;
     const int64_t plane = images * (in_pitch + out_pitch) + taps;
     const int64_t planes = std::max<int64_t>(1, std::min(most_threads / lanes, most_bytes / (plane * wide)));
@@ -307,14 +296,16 @@ struct FwdWholePlan {
     bytes = (out_at + all * out_pitch) * wide;
   }
 
-  // How long it takes, in no unit: a multiprocessor's instructions, about, where few threads take no less time.
+  // Splits the batch; returns the estimated time, about in instructions of a multiprocessor. Fewer than kFewThreads
+  // threads leave it idle in part. The numbers fit times measured on an H200.
   double split(const Problem& problem, const Gpu& gpu) {
     constexpr int64_t kBlocks = 8;  // of a multiprocessor
     constexpr double kFewThreads = 384, kTurn = 100, kTap = 15;
     const int64_t of_channels = ceil_div(problem.channels, channels),
                   all_turns = ceil_div(problem.batch, images * image_groups);
     splits = std::clamp<int64_t>(gpu.multiprocessors * kBlocks / of_channels, 1, std::min<int64_t>(all_turns, 65535));
-    turns = ceil_div(all_turns, splits), splits = ceil_div(all_turns, turns);
+    const int64_t turns = ceil_div(all_turns, splits);  // of a block
+    splits = ceil_div(all_turns, turns);
     const double blocks = double(ceil_div(of_channels * splits, gpu.multiprocessors));
     const double at_once = std::min(blocks, double(std::max<int64_t>(1, gpu.shared_a_multiprocessor / (bytes + 1024))));
     const double idle = std::max(1.0, kFewThreads / (at_once * double(threads)));
@@ -335,7 +326,7 @@ FwdWholePlan plan_whole_planes(const Problem& problem, int64_t run, const Gpu& g
   const int64_t most_bytes = std::min(gpu.shared_a_block, kMostBytes);
   std::optional<FwdWholePlan> best;
   double least = 0;
-  for (int64_t images = 1; images <= 4 && images <= 2 * problem.batch; images *= 4)
+  for (int64_t images = 1; images <= 4 && images < 2 * problem.batch; images *= 4)
     for (int64_t threads = 64; threads <= kMostThreads; threads += 64)
       for (int64_t access = problem.channels_last ? 64 : 8; access >= 8; access /= 2) {  // bytes
         FwdWholePlan plan(problem, run, images);
@@ -365,7 +356,7 @@ void launch(const ForwardProblem& problem, const FwdWholePlan& plan, cudaStream_
   params.block_channels = int(plan.channels), params.block_images = int(plan.image_groups * kImages);
   params.tap_rows = Divider<uint32_t>(plan.rows), params.width = Divider<uint32_t>(x.in);
   params.in_plane = Divider<uint32_t>(y.in * x.in), params.out_plane = Divider<uint32_t>(y.out * x.out);
-  params.groups = Divider<uint32_t>(plan.groups), params.out_height = Divider<uint32_t>(y.out);
+  params.row_runs = Divider<uint32_t>(plan.row_runs), params.out_height = Divider<uint32_t>(y.out);
   params.image_groups = Divider<uint32_t>(plan.image_groups), params.by_channels = Divider<uint32_t>(plan.channels);
   const int64_t blocks = ceil_div(problem.channels, plan.channels);
   params.last_channels = Divider<uint32_t>(problem.channels - (blocks - 1) * plan.channels);

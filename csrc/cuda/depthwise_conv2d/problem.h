@@ -88,9 +88,9 @@ inline std::pair<int64_t, ConvAxis> met_axis(ConvAxis a) {
 }
 
 // Images and outputs that fwd_whole_planes takes: at most so wide and high, at stride 1 and dilation 1.
-constexpr int64_t kWholePlanesMost = 32;
-inline bool is_small(const ConvAxis& a) {
-  return a.stride == 1 && a.dilation == 1 && std::max(a.in, a.out) <= kWholePlanesMost;
+constexpr int64_t kFwdWholeMost = 32;
+inline bool fits_whole_planes(const ConvAxis& a) {
+  return a.stride == 1 && a.dilation == 1 && std::max(a.in, a.out) <= kFwdWholeMost;
 }
 
 // Of forward and dgrad. All taps are left for fwd_whole_planes, which skips those that meet no pixel itself, and where
@@ -99,7 +99,7 @@ inline bool is_small(const ConvAxis& a) {
 // torch's kernels.
 inline MetWindow met_window(int64_t batch, int64_t channels, const ConvAxis& y, const ConvAxis& x, bool channels_last,
                             bool dgrad) {
-  if (is_small(y) && is_small(x)) return {y, x, 0, 0};
+  if (fits_whole_planes(y) && fits_whole_planes(x)) return {y, x, 0, 0};
   const auto [first_y, met_y] = met_axis(y);
   const auto [first_x, met_x] = met_axis(x);
   const double taps = double(y.taps) * double(x.taps), met = double(met_y.taps) * double(met_x.taps);

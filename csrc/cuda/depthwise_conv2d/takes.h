@@ -266,9 +266,10 @@ inline bool fwd_runs_takes(const Problem& problem) {
          (runs_share_rows(problem) || (taps >= 2 && taps <= 5)) && has_int32_outputs(problem);
 }
 
-// Stride 1, images and outputs up to 32 pixels wide and high.
+// Stride 1, images and outputs up to 32 pixels wide and high. One plane and its taps take at most 53,456 bytes of
+// shared memory (float64, 32x32): GPUs from sm_70 on have as much.
 inline bool fwd_whole_planes_takes(const Problem& problem) {
-  const auto takes = [](const Axis& a) { return is_dense(a) && std::max(a.in, a.out) <= kWholePlanesMost; };
+  const auto takes = [](const Axis& a) { return is_dense(a) && std::max(a.in, a.out) <= kFwdWholeMost; };
   return takes(problem.y) && takes(problem.x) && problem.batch < kMaxIndex && problem.channels < kMaxIndex &&
          problem.taps() < kMaxIndex;
 }
