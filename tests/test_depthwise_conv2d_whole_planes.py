@@ -62,7 +62,7 @@ def test_chosen_for_their_gradients(shape, kernel, padding, layout, dtype, devic
         ((40, 6, 7, 7), (7, 7), 0),
         ((5, 6, 3, 4), (9, 9), (4, 17)),  # outputs of padding alone, and a negative padding of the gradient
         ((5, 6, 4, 3), (9, 9), (17, 4)),
-        ((5, 6, 3, 4), (21, 25), (19, 23)),  # outputs that meet one row or column
+        ((5, 6, 3, 4), (21, 25), (19, 23)),  # outputs at the edges meet two rows or columns
         ((3, 6, 32, 31), (5, 51), (2, 25)),
         ((3, 6, 1, 30), (1, 51), (0, 25)),
     ],
