@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid
         ((view_y.phase + oy * (params.dilation_y - 1)) * params.out_w + view_x.phase + ox * (params.dilation_x - 1)) *
         params.channels;
   }
+  auto* const bytes = reinterpret_cast<char*>(out);  // as in read_pixels
   Access<T, kLanes> rows[S::kAhead + 1][kColumns];
   // Not a function that takes a lambda: nvcc 12.4 made code of that which took up to 1.25 times as long.
 #pragma unroll
@@ -122,10 +123,9 @@ __global__ void __launch_bounds__(kBlock, kBlocksAtOnce) fwd_direct(const __grid
         Vector<T, kLanes> value;
 #pragma unroll
         for (int v = 0; v < kLanes; ++v) value.at[v] = narrow<T>(sum[y][x][v]);
+        const unsigned pixel = either(y, y * params.dilation_y) * params.out_w + either(x, x * params.dilation_x);
         if (ox + x < either(params.out_w, view_x.out))
-          *reinterpret_cast<Vector<T, kLanes>*>(
-              out + (either(y, y * params.dilation_y) * params.out_w + either(x, x * params.dilation_x)) *
-                        params.channels) = value;
+          *reinterpret_cast<Vector<T, kLanes>*>(bytes + pixel * params.channels * unsigned(sizeof(T))) = value;
       }
     }
   }
