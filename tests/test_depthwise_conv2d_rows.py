@@ -32,9 +32,10 @@ def assert_rows(chosen, directions, shape, window, dtype, device, **sizes):
     [(2, 1, 1, (0, 1)), (4, 1, 1, (0, 3)), (15, 5, (2, 1), (2, 7)), (31, 1, 1, (0, 15)), (64, 3, 1, (0, 63))],
 )
 def test_long_rows(taps, height, stride, padding, width, device):
-    """Two rows may share a vector of outputs; some rows are outside of the image."""
+    """Two rows may share a vector of outputs; some rows are outside of the image. So many rows only for a GPU's choice."""
+    few = 1 if device == "cuda" else 32
     for dtype, numbers in ((torch.float32, 140_000), (torch.float16, 140_000), (torch.bfloat16, 300_000)):
-        x = image((numbers // (7 * height * width) + 1, 7, height, width), dtype, device, torch.contiguous_format)
+        x = image((numbers // few // (7 * height * width) + 1, 7, height, width), dtype, device, torch.contiguous_format)
         weight, bias = (randn(7, *rest, dtype=dtype, device=device, seed=1) for rest in ((1, 1, taps), ()))
         assert_all(x, weight, bias, stride, padding)
 
