@@ -111,8 +111,9 @@ def test_small_contiguous_images(shape, kernel, stride, padding, dilation, dtype
 ])  # fmt: skip
 def test_many_outputs_of_windows_larger_than_the_image(kernel, size, stride, padding, dilation, memory_format, device):
     """The CUDA ops copy the part of the weight that meets a pixel; a float32 one for 16-bit images too."""
+    images = 64 if device == "cuda" else 2
     for dtype in (torch.float32, torch.float16):
-        x = image((64, 240, *size), dtype, device, memory_format)
+        x = image((images, 240, *size), dtype, device, memory_format)
         weight = randn(240, 1, *kernel, dtype=dtype, device=device, seed=1)
         y = assert_all(x, weight, randn(240, dtype=dtype, device=device, seed=2), stride, padding, dilation)
     bias = randn(240, dtype=dtype, device=device, seed=2)
