@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -121,18 +122,20 @@ FOR_NVCC = (
     "--expt-extended-lambda",
 )
 EXPORTS = Path(__file__).with_name("exports.map")
+COMPILER_CACHES = ("ccache", "sccache", "distcc")  # which CXX may begin with
 
 
-def cxx_library(compiler: str) -> list[str]:
+def cxx_library(compiler: list[str]) -> list[str]:
     """C++'s library comes along, where the compiler has it as an archive; else the process has to have one as new."""
-    found = subprocess.check_output([compiler, "-print-file-name=libstdc++.a"], text=True).strip()
+    found = subprocess.check_output([*compiler, "-print-file-name=libstdc++.a"], text=True).strip()
     return ["-static-libstdc++"] if Path(found).is_absolute() else []
 
 
 def link(sources: list[Path], library: Path, common: list[str], torch: Path, cuda: Toolkit | None) -> None:
     """One library of all sources. With a toolkit it holds the CUDA runtime, hidden."""
-    compiler = os.environ.get("CXX", "c++")
-    host = [compiler, *common, "-fPIC", "-fvisibility=hidden"]
+    compiler = shlex.split(os.environ.get("CXX") or "c++")
+    program = next((word for word in compiler if Path(word).name not in COMPILER_CACHES), compiler[0])
+    host = [*compiler, *common, "-fPIC", "-fvisibility=hidden"]
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]  # each process has its own torch loaded: no rpath
     if not any(option.startswith("-fsanitize") for option in common):  # they watch what the shared one throws
         libraries += cxx_library(compiler)
@@ -147,7 +150,7 @@ def link(sources: list[Path], library: Path, common: list[str], torch: Path, cud
             own = [*cuda.gencode(), "-Xfatbin=-compress-all"]
             hidden = "-Xcompiler=-fPIC,-fvisibility=hidden"
             # A project's options come later: -U takes a definition back.
-            run([cuda.nvcc, f"-ccbin={compiler}", *FOR_NVCC, *common, *own, hidden, "-c", source, "-o", inputs[-1]])
+            run([cuda.nvcc, f"-ccbin={program}", *FOR_NVCC, *common, *own, hidden, "-c", source, "-o", inputs[-1]])
         if cuda:
             host.append(f"-I{cuda.home / 'include'}")
             libraries += [f"-L{cuda.libraries()}", "-lcudart_static", "-lrt", "-lpthread"]

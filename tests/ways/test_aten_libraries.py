@@ -207,6 +207,17 @@ def test_nvcc_is_told_what_torch_tells_it(tmp_path, monkeypatch):
         assert commands[0].index(flag) < commands[0].index(option)
 
 
+def test_a_compiler_may_have_options_and_a_cache(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr("aten_stable.build.run", commands.append)
+    monkeypatch.setattr("aten_stable.build.cxx_library", lambda compiler: [])
+    monkeypatch.setattr(Toolkit, "libraries", lambda self: tmp_path)
+    monkeypatch.setenv("CXX", "ccache /usr/bin/g++ -m64")
+    link([tmp_path / "own.cu"], tmp_path / "lib.so", [], TORCH, Toolkit(tmp_path, ("90",)))
+    assert "-ccbin=/usr/bin/g++" in commands[0]
+    assert commands[1][:3] == ["ccache", "/usr/bin/g++", "-m64"]
+
+
 def test_headers_define_no_macros_of_short_names():
     """A source's variable may have such a name."""
     for path in (ROOT / "aten_stable/include/aten_stable").glob("*.h"):
