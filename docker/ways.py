@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="tests/ways and the tests of benchmarks/, without the op suite for each build",
+        help="tests/ways and the tests of benchmarks/, without the op suite for each build; the baseline's instructions alone",
     )
     quick = parser.parse_args().quick
     wheels = images.own_wheels(DIST)
@@ -42,10 +42,13 @@ def main() -> None:
         CUSTOMOPS_WAYS_CMAKE=str(CACHE / "ways/cmake"),
         PYTHONDONTWRITEBYTECODE="1",
     )
+    of_ways = env
+    if quick:  # the wheel, too, runs the baseline's instructions: the builds are compared with it
+        of_ways = env | {"CXX": "c++ -DCUSTOMOPS_ONLY_BASELINE", "CUSTOMOPS_CPU_CAPABILITY": "baseline"}
     run(tools, env, *PIP_INSTALL, "--no-deps", "--force-reinstall", wheels[0])
     pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
     print("==> tests/ways: all builds agree; a just-in-time build survives kills", flush=True)
-    run(tools, env, *pytest, ROOT / "tests/ways")
+    run(tools, of_ways, *pytest, ROOT / "tests/ways")
     if quick:
         print("==> the tests of benchmarks/, which a wheel's tests come without", flush=True)
         run(tools, env, *pytest, *(ROOT / f"tests/test_{name}.py" for name in OF_BENCHMARKS))
