@@ -116,10 +116,15 @@ def test_infinities_beside_runs_that_share_rows(kernel, stride, dtype, device):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("channels", [114, 117])  # channels by two for 16 bits, and one by one
 @pytest.mark.parametrize(
-    ("size", "kernel", "stride", "padding", "dilation"),
-    [((10, 10), (2, 2), 1, 0, 2), ((9, 100), (2, 3), 1, 0, 1), ((24, 1), (3, 1), 1, (3, 0), (3, 1))],
+    ("size", "kernel", "stride", "padding", "dilation", "channels"),
+    [
+        ((10, 10), (2, 2), 1, 0, 2, 114),  # channels by two for 16 bits, and one by one below
+        ((10, 10), (2, 2), 1, 0, 2, 117),
+        ((18, 40), (2, 3), 1, 0, 1, 117),
+        ((24, 1), (3, 1), 1, (3, 0), (3, 1), 114),
+        ((24, 1), (3, 1), 1, (3, 0), (3, 1), 117),
+    ],
 )
 def test_channels_of_dgrad_at_stride_1(size, kernel, stride, padding, dilation, channels, dtype, device):
     window = (kernel, stride, padding, dilation)

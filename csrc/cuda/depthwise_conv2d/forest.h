@@ -14,9 +14,12 @@ struct Candidate {
   bool copies_to_planes;  // channels_last images are copied into contiguous ones first, and results back
 };
 
-// Over channels_last images cuDNN is seldom the fastest, and often takes more than twice the time of the fastest: for a
-// million outputs or more, and for windows other than rows and 3x3, 5x5 and 7x7 with one stride, without dilation.
+// Choices that are seldom the fastest, and where a forest is wrong, much slower. Over channels_last images cuDNN often
+// takes more than twice the time of the fastest for a million outputs or more, and for windows other than rows and 3x3,
+// 5x5 and 7x7 with one stride, without dilation. fwd_rows was the fastest for 1 of 394 problems with fewer than 32
+// outputs a row, counted for each residue of the stride, and took up to 21 times as long as the fastest.
 inline bool is_gamble(Kernel kernel, const Problem& problem) {
+  if (kernel == Kernel::kFwdRows) return sliding_axis<int64_t>(problem.x).residue_outputs() < 32;
   if (kernel != Kernel::kFwdCudnn || !problem.channels_last) return false;
   const int64_t taps = problem.x.taps;
   const bool row = problem.y.taps == 1 && problem.x.dilation == 1;
