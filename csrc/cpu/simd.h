@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-// With CUSTOMOPS_ONLY_BASELINE, a third of the code to compile: for `make sanitize-cpu`.
+// With CUSTOMOPS_ONLY_BASELINE, a third of the code to compile: for `make sanitize-cpu` and the gate (.ci/run).
 #if defined(__x86_64__) && !defined(CUSTOMOPS_ONLY_BASELINE)
 #define CUSTOMOPS_X86_64 1
 #else
