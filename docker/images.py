@@ -185,6 +185,14 @@ def digest_names(variant: str, base: str, tree: Path = ROOT, machine: str = OWN)
     return {target: f"{image_name(target, variant)}-{digest[:12]}" for target in TARGETS}
 
 
+def compilers(base: str, machine: str = OWN) -> str:
+    """A name of the compilers in the build images of both variants, for a compile cache that these share.
+
+    It is the name of CUDA's image, which is the CPU's and nvcc: what it is a digest of says what each compiler is.
+    """
+    return digest_names("cuda", base, machine=machine)["build"]
+
+
 def ensure(engine: str, variant: str, base: str, tree: Path = ROOT, machine: str = OWN) -> dict[str, str]:
     """Builds the missing images of `digest_names`, from inputs that must have been fetched; returns the names.
 

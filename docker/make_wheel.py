@@ -142,26 +142,26 @@ def verbosity() -> dict[str, str]:
     return {"V": "1"} if os.environ.get("V") == "1" else {}
 
 
-def ccache(image: str) -> dict[str, str]:
-    """Environment variables that enable ccache in a container of a build image, with its objects in /ccache."""
+def ccache(compilers: str) -> dict[str, str]:
+    """Environment variables that enable ccache in a container, with its objects in /ccache; compilers: images.compilers."""
     return {
         "CCACHE_NODISABLE": "1",
         "CCACHE_DIR": "/ccache",
         "CCACHE_MAXSIZE": "2G",
-        "CCACHE_COMPILERCHECK": f"string:{image}",  # the image's name is a digest of its inputs
+        "CCACHE_COMPILERCHECK": f"string:{compilers}",
         "CCACHE_SLOPPINESS": "include_file_ctime,include_file_mtime",  # copied headers are new; ccache compares hashes
     }
 
 
 @contextlib.contextmanager
-def own_cache(project: Project, image: str) -> Iterator[tuple[dict[str, str], list[str]]]:
+def own_cache(project: Project, compilers: str) -> Iterator[tuple[dict[str, str], list[str]]]:
     """(variables, options) of a container that builds with the cache that this checkout has for a project.
 
     Each has its own: whose code is built can write any object into it.
     """
     objects = CACHE / "ccache" / project_run.key(project)
     objects.mkdir(parents=True, exist_ok=True)
-    yield ccache(image), [f"--volume={objects}:/ccache"]
+    yield ccache(compilers), [f"--volume={objects}:/ccache"]
 
 
 def build_in_container(
@@ -174,8 +174,10 @@ def build_in_container(
     archs: dict[str, str],
     cache: object_store.Store | None = None,
     part: divided.Pass | None = None,
+    compilers: str = "",
 ) -> None:
-    """Builds with ccache: a source that has not changed is not compiled again, its object is in .cache/ccache, or in CACHE.
+    """Builds with ccache: a source that has not changed is not compiled again, its object is in CACHE, or else in .cache/ccache,
+    for the compilers of images.compilers.
 
     With a part, there are objects of it in the cache afterwards, and no wheel. `make reproduce`, `make verify` and plain `docker run`
     compile everything.
@@ -192,7 +194,7 @@ def build_in_container(
     with (
         build_cache.shared(cache, build_cache.project_name(project.pyproject), image, part, memory_file(project))
         if cache
-        else own_cache(project, image) as (caching, options)
+        else own_cache(project, compilers) as (caching, options)
     ):
         variables = staged.facts | archs | caching | passed | pair_variables(pair, "/environment")
         run_cibuildwheel(engine, image, source, out, variables, *options, *mounts, *python, part=part)
@@ -301,7 +303,10 @@ def make_wheel(
             if engine == "host":
                 host_build.build(project, pair, own, variant, archs, machine)
             else:
-                build_in_container(project, pair, engine, names["build"], python[pair], own, archs, cache)
+                compilers = images.compilers(base, machine)
+                build_in_container(
+                    project, pair, engine, names["build"], python[pair], own, archs, cache, compilers=compilers
+                )
             (built,) = built_wheels(own)
             made.append((built.rename(out / built.name), pair))
         steps.next()
