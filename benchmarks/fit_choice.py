@@ -84,7 +84,7 @@ FEATURES = {
     "dilation_y": "problem.y.dilation",
     "dilation_x": "problem.x.dilation",
     "element_bytes": "problem.element_bytes()",
-    "half": "problem.dtype == ScalarType::Half",  # cuDNN is faster than for bfloat16
+    "half": "problem.dtype == Dtype::kFloat16",  # cuDNN is faster than for bfloat16
     "odd_row": ODD.format("(problem.x.in * problem.element_bytes())", 16, 8, 4),  # bytes
     "rest_of_four": "problem.x.out % 4",
     "odd_channels": ODD.format("problem.channels", 8, 4, 2),
@@ -104,8 +104,8 @@ int main() {
   std::string direction;
   int64_t bits, n, c, h, w, kh, kw, sh, sw, ph, pw, dh, dw, last;
   while (std::cin >> direction >> bits >> last >> n >> c >> h >> w >> kh >> kw >> sh >> sw >> ph >> pw >> dh >> dw) {
-    const ScalarType dtype = bits == 64 ? ScalarType::Double : bits == 32 ? ScalarType::Float
-                             : bits == 16 ? ScalarType::Half : ScalarType::BFloat16;
+    const Dtype dtype = bits == 64 ? Dtype::kFloat64 : bits == 32 ? Dtype::kFloat32
+                        : bits == 16 ? Dtype::kFloat16 : Dtype::kBFloat16;
     const ConvAxis y{h, (h + 2 * ph - dh * (kh - 1) - 1) / sh + 1, kh, sh, ph, dh};
     const ConvAxis x{w, (w + 2 * pw - dw * (kw - 1) - 1) / sw + 1, kw, sw, pw, dw};
     const bool dgrad = direction == "dgrad", wgrad = direction == "wgrad";

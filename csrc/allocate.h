@@ -6,16 +6,20 @@
 
 namespace customops {
 
-// f(), which makes a tensor of these sizes on t's device. If torch refuses, the message has its shape; a torch that
-// gives no text, before 2.13, is taken to have no memory left where that is a GPU's.
+// What follows from torch's refusal of so much memory. A torch that gives no text, before 2.13, is taken to have none
+// left where that is a GPU's.
+[[gnu::cold]] inline TorchError no_memory(const std::string& what, const std::string& device, const TorchError& error) {
+  return TorchError("no memory for " + what + " on " + device + ": " + error.what(),
+                    error.out_of_memory || (device != "cpu" && torch_text() == nullptr));
+}
+
+// f(), which makes a tensor of these sizes on t's device. If torch refuses, the message has its shape.
 template <class F>
 Tensor allocated(const Tensor& t, IntHeaderOnlyArrayRef sizes, const F& f) {
   try {
     return f();
   } catch (const TorchError& error) {
-    throw TorchError(
-        "no memory for a tensor of shape " + to_string(sizes) + " on " + device_name(t) + ": " + error.what(),
-        error.out_of_memory || (!t.is_cpu() && torch_text() == nullptr));
+    throw no_memory("a tensor of shape " + to_string(sizes), device_name(t), error);
   }
 }
 

@@ -9,13 +9,10 @@
 #include <optional>
 
 #include "allocate.h"
+#include "conv_axis.h"
 #include "dispatch.h"
 
 namespace customops {
-
-struct ConvAxis {
-  int64_t in, out, taps, stride, pad, dilation;  // `pad` before the image; the one after it shows in `out` alone
-};
 
 struct DepthwiseConv2d {
   int64_t batch, channels;

@@ -8,7 +8,7 @@
 
 #include "cpu/depthwise_conv2d/choose.h"
 #include "cuda/depthwise_conv2d/choose.h"
-#include "stable.h"
+#include "depthwise_conv2d.h"
 
 namespace customops {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 // dilation_h, dilation_w, channels_last.
 using Numbers = std::vector<int64_t>;
 
-ScalarType dtype_of(const std::string& name) {
+ScalarType dtype_named(const std::string& name) {
   for (const ScalarType dtype : {ScalarType::Float, ScalarType::Double, ScalarType::Half, ScalarType::BFloat16})
     if (to_string(dtype) == "torch." + name) return dtype;
   fail("explain: dtype must be float32, float64, float16 or bfloat16, got ", name);
@@ -69,7 +69,7 @@ std::string explain_cuda(const std::string& direction, const std::string& device
   const Gpu gpu = gpu_of(device);
   const Problem problem =
       simplified({n[0], n[1], dgrad ? dgrad_axis(y) : forward_axis(y), dgrad ? dgrad_axis(x) : forward_axis(x),
-                  channels_last, dgrad, dtype, false, 16, 16});
+                  channels_last, dgrad, dtype_of(dtype), false, 16, 16});
   const Choice choice = wgrad ? choose_wgrad(problem, gpu) : choose_forward(problem, gpu);
   std::string text = name_of(choice.kernel);
   if (choice.copies_to_planes) text += " after a copy into contiguous images";
@@ -84,7 +84,7 @@ std::string explain(std::string direction, std::string device, Numbers n, std::s
   if (!wgrad && direction != "fwd" && direction != "dgrad")
     fail("explain: direction must be fwd, dgrad or wgrad, got ", direction);
   check_sizes(n);
-  const ScalarType dtype = dtype_of(dtype_name);
+  const ScalarType dtype = dtype_named(dtype_name);
   const ConvAxis y = make_conv_axis("y", n[2], n[4], n[6], n[8], n[9], n[12]);
   const ConvAxis x = make_conv_axis("x", n[3], n[5], n[7], n[10], n[11], n[13]);
   check_elements("output", {n[0], n[1], y.out, x.out});

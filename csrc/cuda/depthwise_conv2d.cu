@@ -7,12 +7,19 @@
 #include <optional>
 #include <string>
 
+#include "../depthwise_conv2d.h"
 #include "depthwise_conv2d/benchmark.cuh"
 #include "depthwise_conv2d/known_choices.cuh"
 #include "depthwise_conv2d/problem.cuh"
 #include "depthwise_conv2d/torch_conv.h"
+#include "device.h"
+#include "launch.h"
 
 namespace customops::cuda {
+
+// In flatten_copy.cu: fills `out` from an input of its shape and of any strides.
+void copy_strided(const char* op, const Tensor& from, Tensor& out);
+
 namespace depthwise {
 namespace {
 
@@ -110,9 +117,12 @@ void run_on_planes(const char* op, Kernel kernel, DepthwiseConv2d conv, ForwardP
   Tensor &planes_in = problem.flipped ? conv.out : conv.in, &planes_out = problem.flipped ? conv.in : conv.out;
   planes_in = copy_to_planes(op, planes_in);
   planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
-  problem = {as_planes(problem), problem.weight, problem.bias, planes_in.data_ptr(), planes_out.data_ptr()};
+  problem = {as_planes(problem), problem.weight,       problem.bias,
+             problem.float32_bias, planes_in.data_ptr(), planes_out.data_ptr()};
   copy_strided(op, run_kernel(op, kernel, conv, problem, planes_out), out);
 }
+
+bool is_float32(const Tensor& t) { return t.scalar_type() == ScalarType::Float; }
 
 void run_forward(const char* op, DepthwiseConv2d conv, bool flipped, const Tensor& in, Tensor& result) {
   Tensor out = result;
@@ -121,10 +131,14 @@ void run_forward(const char* op, DepthwiseConv2d conv, bool flipped, const Tenso
   drop_unmet_taps(conv, flipped);
   const ForwardProblem problem{
       simplified({conv.batch, conv.channels, flipped ? dgrad_axis(conv.y) : forward_axis(conv.y),
-                  flipped ? dgrad_axis(conv.x) : forward_axis(conv.x), conv.channels_last, flipped, in.scalar_type(),
-                  conv.weight.scalar_type() == ScalarType::Float, alignment_of(in.data_ptr()),
+                  flipped ? dgrad_axis(conv.x) : forward_axis(conv.x), conv.channels_last, flipped,
+                  dtype_of(in.scalar_type()), is_float32(conv.weight), alignment_of(in.data_ptr()),
                   alignment_of(out.data_ptr()), conv.bias.has_value()}),
-      &conv.weight, conv.bias ? &*conv.bias : nullptr, in.data_ptr(), out.data_ptr()};
+      conv.weight.data_ptr(),
+      conv.bias ? conv.bias->data_ptr() : nullptr,
+      conv.bias && is_float32(*conv.bias),
+      in.data_ptr(),
+      out.data_ptr()};
   const auto run = [&](const Choice& choice) {
     if (choice.copies_to_planes) return run_on_planes(op, choice.kernel, conv, problem, result = out);
     result = run_kernel(op, choice.kernel, conv, problem, out);
@@ -140,18 +154,22 @@ void run_wgrad(const char* op, DepthwiseConv2d& conv) {
   const torch::stable::accelerator::DeviceGuard guard(conv.in.get_device_index());
   const WgradProblem problem{
       simplified({conv.batch, conv.channels, forward_axis(conv.y), forward_axis(conv.x), conv.channels_last, false,
-                  conv.in.scalar_type(), conv.weight.scalar_type() == ScalarType::Float,
-                  alignment_of(conv.in.data_ptr()), alignment_of(conv.out.data_ptr())}),
-      conv.in, conv.out, conv.weight};
+                  dtype_of(conv.in.scalar_type()), is_float32(conv.weight), alignment_of(conv.in.data_ptr()),
+                  alignment_of(conv.out.data_ptr())}),
+      conv.in.data_ptr(), conv.out.data_ptr(), conv.weight.data_ptr()};
+  const Tensor out = conv.weight;
   const auto run = [&](const Choice& choice) {
     if (choice.kernel == Kernel::kWgradTorch) {
       conv.weight = torch_gradient(conv, Gradient::kOfWeight);
       return;
     }
-    conv.weight = problem.out;
+    conv.weight = out;
+    Tensor in = conv.in, grad = conv.out;
     WgradProblem taken = problem;
-    if (choice.copies_to_planes)
-      taken = {as_planes(problem), copy_to_planes(op, conv.in), copy_to_planes(op, conv.out), problem.out};
+    if (choice.copies_to_planes) {
+      in = copy_to_planes(op, in), grad = copy_to_planes(op, grad);
+      taken = {as_planes(problem), in.data_ptr(), grad.data_ptr(), problem.out};
+    }
     launch(op, conv.in, [&](cudaStream_t stream) { launch_wgrad(choice.kernel, taken, stream); });
   };
   Choice choice = known_choice(problem, true);
@@ -162,6 +180,39 @@ void run_wgrad(const char* op, DepthwiseConv2d& conv) {
 }
 
 }  // namespace
+
+Memory::Memory(int64_t bytes) {
+  int device = 0;
+  cudaGetDevice(&device);
+  const int64_t step = 1;
+  AtenTensorHandle tensor;
+  try {
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &bytes, &step, aoti_torch_dtype_uint8(),
+                                                           aoti_torch_device_type_cuda(), device, &tensor));
+  } catch (const TorchError& error) {
+    throw no_memory(std::to_string(bytes) + " bytes to work in", "cuda:" + std::to_string(device), error);
+  }
+  tensor_ = tensor;
+}
+
+Memory::~Memory() {
+  if (tensor_ != nullptr) aoti_torch_delete_tensor_object(static_cast<AtenTensorHandle>(tensor_));
+}
+
+void* Memory::data() const {
+  void* data;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(static_cast<AtenTensorHandle>(tensor_), &data));
+  return data;
+}
+
+void fail_choice(Kernel kernel) {
+  fail("depthwise_conv2d: internal error: ", name_of(kernel), " was chosen and cannot run; please report it");
+}
+
+void fail_size(const WgradProblem& problem) {
+  fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(),
+       " taps are too many for CUDA");
+}
 
 Gpu current_gpu() {
   const int capability = once_a_device([](int) {

@@ -1,14 +1,14 @@
-// What elementwise kernels are made of: vectors of 16 bytes, conversions, and the geometry of strided inputs.
+// What kernels are made of: vectors of 16 bytes, conversions, division by a fixed number, sizes of grids.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
-#include "../dispatch.h"
-#include "../walk.h"
+#include "../dtype.h"
 
 namespace customops::cuda {
 
@@ -87,20 +87,11 @@ struct Pointers {
   T* out;
 };
 
-// A Walk (walk.h) in the form for kernels. Dimension 0 is the output's innermost.
-template <size_t kInputs, class Index>
-struct Geometry {
-  int dims;
-  Index elements;
-  Divider<Index> size[kMaxDims];
-  Index stride[kInputs][kMaxDims];
+inline unsigned blocks(int64_t work, int64_t per_block) { return unsigned((work + per_block - 1) / per_block); }
 
-  Geometry(const Walk<kInputs>& walk, int64_t n) : dims(walk.dims), elements(Index(n)) {
-    for (int d = 0; d < dims; ++d) {
-      size[d] = Divider<Index>(walk.size[d]);
-      for (size_t k = 0; k < kInputs; ++k) stride[k][d] = Index(walk.stride[k][d]);
-    }
-  }
-};
+template <class T>
+bool aligned(const T* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kAccess == 0;
+}
 
 }  // namespace customops::cuda

@@ -8,32 +8,9 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
-#include <array>
-#include <atomic>
-
 #include "../check.h"
 
 namespace customops::cuda {
-
-// ask(device) for the current device, cached if it is not 0: the driver takes a lock for each call. F is a lambda, so
-// that each caller has a cache of its own.
-template <class F>
-int once_a_device(const F& ask) {
-  static std::array<std::atomic<int>, 128> known;  // torch has no more devices
-  int device = 0;
-  cudaGetDevice(&device);
-  if (known[device] == 0) known[device] = ask(device);
-  return known[device];
-}
-
-template <cudaDeviceAttr attribute>
-int device_attribute() {
-  return once_a_device([](int device) {
-    int value = 1;
-    cudaDeviceGetAttribute(&value, attribute, device);
-    return value;
-  });
-}
 
 inline cudaStream_t current_stream(int32_t device) {
   using Get = AOTITorchError (*)(int32_t, void**);

@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "../allocate.h"
+#include "../dispatch.h"
 #include "elements.cuh"
 #include "launch.h"
 #include "transposed.cuh"
@@ -77,19 +78,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-inline unsigned blocks(int64_t work, int64_t per_block) { return unsigned((work + per_block - 1) / per_block); }
-
 template <size_t kInputs>
 bool fits_32_bits(const Walk<kInputs>& walk, int64_t n) {
   int64_t last[kInputs + 1] = {n};
   for (size_t k = 0; k < kInputs; ++k)
     for (int d = 0; d < walk.dims; ++d) last[k + 1] += (walk.size[d] - 1) * walk.stride[k][d];
   return *std::max_element(last, last + kInputs + 1) < std::numeric_limits<int32_t>::max() / 2;
-}
-
-template <class T>
-bool aligned(const T* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kAccess == 0;
 }
 
 // Whether vectors along dimension `along` of input k, where its stride is 1, are aligned wherever they start.

@@ -2,9 +2,26 @@
 // through shared memory, so that both its reads and the writes are coalesced.
 #pragma once
 
+#include "../walk.h"
 #include "elements.cuh"
 
 namespace customops::cuda {
+
+// A Walk (walk.h) in the form for kernels. Dimension 0 is the output's innermost.
+template <size_t kInputs, class Index>
+struct Geometry {
+  int dims;
+  Index elements;
+  Divider<Index> size[kMaxDims];
+  Index stride[kInputs][kMaxDims];
+
+  Geometry(const Walk<kInputs>& walk, int64_t n) : dims(walk.dims), elements(Index(n)) {
+    for (int d = 0; d < dims; ++d) {
+      size[d] = Divider<Index>(walk.size[d]);
+      for (size_t k = 0; k < kInputs; ++k) stride[k][d] = Index(walk.stride[k][d]);
+    }
+  }
+};
 
 constexpr int kTile = 64;     // elements each way; 128 took 1.1 times as long for 2-byte types on an H200
 constexpr int kMinTile = 16;  // below this, a tile in shared memory is mostly empty

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <vector>
 
-#include "../launch.h"
 #include "known_choices.cuh"
 
 namespace customops::cuda::depthwise {

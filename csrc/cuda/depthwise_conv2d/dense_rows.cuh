@@ -17,7 +17,7 @@ struct RowsParams {
 
 template <class T, class Params>
 void set_rows(const ForwardProblem& problem, Params& params) {
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.weight = weight_of<T>(problem), params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.in_end = params.in + problem.batch * problem.channels * problem.y.in * problem.x.in;
   params.in_w = int(problem.x.in), params.out_w = int(problem.x.out), params.in_h = int(problem.y.in);

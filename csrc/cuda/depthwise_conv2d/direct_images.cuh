@@ -134,10 +134,10 @@ inline bool is_for_direct_images(const Problem& problem) {
 }
 
 template <class T, int kLanes>
-void launch_direct_images(const ForwardProblem& problem, const Tensor& weight, cudaStream_t stream) {
+void launch_direct_images(const ForwardProblem& problem, const void* weight, cudaStream_t stream) {
   const int64_t vectors = problem.channels / kLanes;
   DirectImagesParams<T> params{};
-  params.weight = Parameters<T>(&weight), params.bias = Parameters<T>(problem.bias);
+  params.weight = {weight, problem.float32_weight}, params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.in_h = int(problem.y.in), params.out_h = int(problem.y.out), params.channels = int(problem.channels);
   params.batch = int(problem.batch), params.flipped = problem.flipped;
@@ -152,9 +152,9 @@ void launch_direct_images(const ForwardProblem& problem, const Tensor& weight, c
 template <class T>
 void launch_direct_images(const ForwardProblem& problem, cudaStream_t stream) {
   const int lanes = direct_images_lanes(problem);
-  const Tensor weight = aligned_weight(problem, lanes * problem.weight->element_size());
-  lanes == 2 ? launch_direct_images<T, 2>(problem, weight, stream)
-             : launch_direct_images<T, 1>(problem, weight, stream);
+  const OwnWeight weight = aligned_weight(problem, lanes * problem.weight_element_bytes(), stream);
+  lanes == 2 ? launch_direct_images<T, 2>(problem, weight.data, stream)
+             : launch_direct_images<T, 1>(problem, weight.data, stream);
 }
 
 }  // namespace customops::cuda::depthwise

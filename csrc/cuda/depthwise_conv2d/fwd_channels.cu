@@ -147,8 +147,8 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t pixels = problem.batch * problem.y.out * problem.x.out, threads = ceil_div(warps, tiles) * kWarp;
   const int64_t wanted = current_gpu().multiprocessors * kWarpsAMultiprocessor;
   const int64_t run = std::clamp<int64_t>(pixels * warps / wanted, kShortest, kLongest);
-  const ChannelsParams<T> params{Parameters<T>(problem.weight),
-                                 Parameters<T>(problem.bias),
+  const ChannelsParams<T> params{weight_of<T>(problem),
+                                 bias_of<T>(problem),
                                  static_cast<const T*>(problem.in),
                                  static_cast<T*>(problem.out),
                                  TapAxis(problem.y),

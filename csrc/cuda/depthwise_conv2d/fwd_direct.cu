@@ -141,16 +141,16 @@ __global__ void round_weight(const float* from, T* to, int64_t elements) {
 // are compiled for float32 weights, too, filled a third of this file's machine code, and a branch in them cost all
 // calls some 5 % on an H200.
 template <class T>
-Tensor rounded_weight(const ForwardProblem& problem, int64_t bytes, cudaStream_t stream) {
+OwnWeight rounded_weight(const ForwardProblem& problem, int64_t bytes, cudaStream_t stream) {
   if constexpr (sizeof(T) == 2)
     if (problem.float32_weight) {
-      Tensor weight = new_like(*problem.weight);  // its memory is used for numbers of half the size
       const int64_t elements = problem.channels * problem.taps();
+      OwnWeight weight = copied_weight(elements * sizeof(T));
       round_weight<<<blocks(elements, kBlock), kBlock, 0, stream>>>(
-          static_cast<const float*>(problem.weight->data_ptr()), static_cast<T*>(weight.data_ptr()), elements);
+          static_cast<const float*>(problem.weight), static_cast<T*>(weight.copy.data()), elements);
       return weight;
     }
-  return aligned_weight(problem, bytes);
+  return aligned_weight(problem, bytes, stream);
 }
 
 template <class T, class R, int kLanes, bool kFlipped, bool kDilated = false, bool kFew = false>
@@ -162,9 +162,9 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
   const int64_t threads = problem.batch * vectors * tiles_x * tiles_y * phases_x * phases_y;
   if constexpr (!kFew && !kDilated && few_threads<T, R>() > 0)
     if (threads < few_threads<T, R>()) return launch<T, R, kLanes, kFlipped, kDilated, true>(problem, stream);
-  const Tensor weight = rounded_weight<T>(problem, sizeof(Access<T, kLanes>), stream);
+  const OwnWeight weight = rounded_weight<T>(problem, sizeof(Access<T, kLanes>), stream);
   FwdDirectParams<T> params{};
-  params.weight = static_cast<const T*>(weight.data_ptr()), params.bias = Parameters<T>(problem.bias);
+  params.weight = static_cast<const T*>(weight.data), params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
   params.out_h = int(problem.y.out);

@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) rows(const __grid_constant__ FwdRows
 template <class T>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
   FwdRowsParams<T> params{};
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.weight = weight_of<T>(problem), params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   const SlidingAxis<int> x = params.x = sliding_axis<int>(problem.x);
   params.in_h = int(problem.y.in);

@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(kThreads) fwd_scale(const __grid_constant__ Fw
 
 template <class T, int kVector>
 void launch(const ForwardProblem& problem, bool flat, cudaStream_t stream) {
-  const FwdScaleParams<T> params{Parameters<T>(problem.weight),
-                                 Parameters<T>(problem.bias),
+  const FwdScaleParams<T> params{weight_of<T>(problem),
+                                 bias_of<T>(problem),
                                  static_cast<const T*>(problem.in),
                                  static_cast<T*>(problem.out),
                                  ScaleAxis(problem.y),

@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(kThreads) fwd_simple(const __grid_constant__ F
 
 template <class T, int kTaps, bool up, bool channels_last, int kLanes>
 void launch(const ForwardProblem& problem, cudaStream_t stream) {
-  const FwdSimpleParams<T> params{Parameters<T>(problem.weight),
-                                  Parameters<T>(problem.bias),
+  const FwdSimpleParams<T> params{weight_of<T>(problem),
+                                  bias_of<T>(problem),
                                   static_cast<const T*>(problem.in),
                                   static_cast<T*>(problem.out),
                                   TapAxis(problem.y),

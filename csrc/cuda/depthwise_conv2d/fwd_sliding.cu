@@ -5,6 +5,7 @@
 // outputs meet many taps, several threads of a block share a group's taps and add their sums in shared memory, in a
 // fixed order. problem.h (plan_sliding) chooses the axis, the number of outputs and that of threads. sliding_tiles.cuh
 // computes channels_last images whose windows have long runs of neighbouring taps.
+#include "../device.h"
 #include "sliding_tiles.cuh"
 #include "split_batch.cuh"
 
@@ -191,7 +192,7 @@ SlidingParams<T, Int> sliding_params(const ForwardProblem& problem, bool along_x
   const int64_t pixel = problem.channels_last ? problem.channels : 1;
   const Axis &y = problem.y, &x = problem.x;
   SlidingParams<T, Int> params{};
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.weight = weight_of<T>(problem), params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
   params.taps = Int(y.taps * x.taps), params.flipped = problem.flipped;

@@ -16,7 +16,7 @@ constexpr int kMostThreads = 256;
 struct FwdWholeParams {
   const void *weight, *bias, *in;
   void* out;
-  ScalarType dtype;
+  Dtype dtype;
   bool float32_weight, float32_bias;  // beside 16-bit images
   int in_h, in_w, out_h, out_w, channels, batch, taps_h, taps_w, top, left;
   int block_channels, block_images;  // that a block has at once
@@ -37,22 +37,15 @@ struct Type {
 // f(Type<T>()) for the dtype of the images. Between loads and stores a kernel works in A: one kernel serves three
 // dtypes.
 template <class A, class F>
-__device__ void visit_dtype(ScalarType dtype, const F& f) {
+__device__ void visit_dtype(Dtype dtype, const F& f) {
   if constexpr (std::is_same_v<A, double>)
     f(Type<double>());
-  else if (dtype == ScalarType::Float)
+  else if (dtype == Dtype::kFloat32)
     f(Type<float>());
-  else if (dtype == ScalarType::Half)
+  else if (dtype == Dtype::kFloat16)
     f(Type<c10::Half>());
   else
     f(Type<c10::BFloat16>());
-}
-
-template <class T>
-__device__ Parameters<T> parameters(const void* data, bool float32) {
-  Parameters<T> result;
-  result.data = data, result.float32 = float32;
-  return result;
 }
 
 // The tap by which pixel ix counts for output ox stands at column ix - ox + `last` of its row.
@@ -63,7 +56,7 @@ __device__ void load_taps(const FwdWholeParams& params, int channel, int channel
   const int kx = column - last + params.left;
   if (int(threadIdx.x) >= step * pitch) return;
   visit_dtype<A>(params.dtype, [&](auto type) {
-    const auto weight = parameters<typename decltype(type)::type>(params.weight, params.float32_weight);
+    const auto weight = Parameters<typename decltype(type)::type>{params.weight, params.float32_weight};
 #pragma unroll 4
     for (int i = int(threadIdx.x) / pitch; i < channels * params.rows; i += step) {
       uint32_t plane = i;
@@ -229,7 +222,7 @@ __global__ void __launch_bounds__(kMostThreads) fwd_whole_planes(const __grid_co
       A bias = 0;
       if (params.bias)
         visit_dtype<A>(params.dtype, [&](auto type) {
-          bias = parameters<typename decltype(type)::type>(params.bias, params.float32_bias)[channel + plane];
+          bias = Parameters<typename decltype(type)::type>{params.bias, params.float32_bias}[channel + plane];
         });
       A sum[kImages][kRun];
 #pragma unroll
@@ -342,12 +335,11 @@ FwdWholePlan plan_whole_planes(const Problem& problem, int64_t run, const Gpu& g
 template <class A, int kRun, int kImages>
 void launch(const ForwardProblem& problem, const FwdWholePlan& plan, cudaStream_t stream) {
   const Axis &y = problem.y, &x = problem.x;
-  const auto is_float32 = [](const Tensor* t) { return t && t->scalar_type() == ScalarType::Float; };
   FwdWholeParams params{};
   set_sizes(problem, params);
-  params.weight = problem.weight->data_ptr(), params.bias = problem.bias ? problem.bias->data_ptr() : nullptr;
+  params.weight = problem.weight, params.bias = problem.bias;
   params.in = problem.in, params.out = problem.out, params.dtype = problem.dtype;
-  params.float32_weight = is_float32(problem.weight), params.float32_bias = is_float32(problem.bias);
+  params.float32_weight = problem.float32_weight, params.float32_bias = problem.float32_bias;
   params.flipped = problem.flipped, params.channels_last = problem.channels_last;
   params.taps_h = int(y.taps), params.taps_w = int(x.taps), params.top = int(y.pad), params.left = int(x.pad);
   params.first_row = int(plan.first_row), params.rows = int(plan.rows), params.tap_pitch = int(plan.tap_pitch);
@@ -383,7 +375,7 @@ int64_t best_run(const Problem& problem, std::initializer_list<int64_t> runs) {
 }  // namespace
 
 void launch_fwd_whole_planes(const ForwardProblem& problem, cudaStream_t stream) {
-  if (problem.dtype == ScalarType::Double)
+  if (problem.dtype == Dtype::kFloat64)
     return best_run(problem, {7, 5}) == 7 ? launch<double, 7>(problem, stream) : launch<double, 5>(problem, stream);
   switch (best_run(problem, {8, 7, 6, 5})) {
     case 5: return launch<float, 5>(problem, stream);

@@ -43,7 +43,7 @@ inline std::array<double, kFeatures> features_of(const Problem& problem) {
       double(problem.y.dilation),
       double(problem.x.dilation),
       double(problem.element_bytes()),
-      double(problem.dtype == ScalarType::Half),
+      double(problem.dtype == Dtype::kFloat16),
       double(((problem.x.in * problem.element_bytes()) % 16 != 0) + ((problem.x.in * problem.element_bytes()) % 8 != 0) + ((problem.x.in * problem.element_bytes()) % 4 != 0)),
       double(problem.x.out % 4),
       double((problem.channels % 8 != 0) + (problem.channels % 4 != 0) + (problem.channels % 2 != 0)),

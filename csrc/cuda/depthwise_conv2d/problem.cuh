@@ -3,15 +3,11 @@
 // they divide the work in split_batch.cuh.
 #pragma once
 
-#include "../pointwise.cuh"
+#include "../elements.cuh"
+#include "memory.h"
 #include "takes.h"
 
-namespace customops::cuda {
-
-// In flatten_copy.cu: fills `out` from an input of its shape and of any strides.
-void copy_strided(const char* op, const Tensor& from, Tensor& out);
-
-namespace depthwise {
+namespace customops::cuda::depthwise {
 
 constexpr int kWarp = 32;
 // A weight or a bias: of the images' dtype, or float32 for 16-bit images, which is rounded to their dtype on reading.
@@ -20,9 +16,6 @@ struct Parameters {
   const void* data = nullptr;  // or none
   bool float32 = false;
 
-  Parameters() = default;
-  explicit Parameters(const Tensor* t)
-      : data(t ? t->data_ptr() : nullptr), float32(t && t->scalar_type() == ScalarType::Float) {}
   __device__ explicit operator bool() const { return data != nullptr; }
   __device__ acc_t<T> operator[](int64_t i) const { return widen(narrowed(i)); }
   __device__ T narrowed(int64_t i) const {
@@ -50,10 +43,19 @@ struct Parameters {
 };
 
 struct ForwardProblem : Problem {
-  const Tensor *weight, *bias;  // bias: null for none
+  const void *weight, *bias;  // bias: null for none
+  bool float32_bias;          // as float32_weight
   const void* in;
   void* out;
 };
+template <class T>
+Parameters<T> weight_of(const ForwardProblem& problem) {
+  return {problem.weight, problem.float32_weight};
+}
+template <class T>
+Parameters<T> bias_of(const ForwardProblem& problem) {
+  return {problem.bias, problem.float32_bias};
+}
 
 // How `taps` taps lie over outputs from a multiple of up on, where pad = (taps - 1) / 2 modulo up. All is constant, and
 // so is which tap meets which pixel.
@@ -106,7 +108,8 @@ __device__ void add_taps(int i, const A (&grad)[kY][kX][lanes], const A (&row)[w
 // Wgrad goes through partial sums, one a split of the batch, added up in their order: the result does not depend on
 // which block comes first.
 struct WgradProblem : Problem {
-  Tensor in, grad, out;
+  const void *in, *grad;
+  void* out;  // float32_weight: in that dtype
 };
 
 // Sets the members that the parameters of all kernels for certain sizes have in common.
@@ -119,15 +122,15 @@ void set_sizes(const Problem& problem, Params& params) {
 template <class T, class Params>
 void set_problem(const ForwardProblem& problem, Params& params) {
   set_sizes(problem, params);
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.weight = weight_of<T>(problem), params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   params.flipped = problem.flipped;
 }
 template <class T, class Params>
 void set_problem(const WgradProblem& problem, Params& params) {
   set_sizes(problem, params);
-  params.in = static_cast<const T*>(problem.in.data_ptr());
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in);
+  params.grad = static_cast<const T*>(problem.grad);
 }
 
 // A launcher does what takes.h says about its kernel.
@@ -162,18 +165,18 @@ void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_scale(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_sliding(const WgradProblem& problem, cudaStream_t stream);
 
-// Where a launcher finds that choose.h was wrong.
-[[noreturn]] inline void fail_choice(Kernel kernel) {
-  fail("depthwise_conv2d: internal error: ", name_of(kernel), " was chosen and cannot run; please report it");
-}
+// In ../depthwise_conv2d.cu, which has torch's headers: errors of launchers, where they find that choose.h was wrong, or
+// a problem too large for any kernel.
+[[noreturn]] void fail_choice(Kernel kernel);
+[[noreturn]] void fail_size(const WgradProblem& problem);
 
-// In ../depthwise_conv2d.cu. The capability is that of the code that was loaded: below 80 the kernels for tensor cores
+// Also there. The capability is that of the code that was loaded: below 80 the kernels for tensor cores
 // are empty, also where a newer GPU compiles such a PTX.
 Gpu current_gpu();
 
 // f(T()) for the dtypes of the kernels for certain sizes: all but float64.
 template <class F>
-void dispatch_float(Kernel kernel, ScalarType dtype, const F& f) {
+void dispatch_float(Kernel kernel, Dtype dtype, const F& f) {
   dispatch(dtype, [&](auto zero) {
     if constexpr (std::is_same_v<decltype(zero), double>)
       fail_choice(kernel);
@@ -192,11 +195,10 @@ void dispatch_taps(Kernel kernel, int64_t taps, const F& f) {
   }
 }
 template <class F>
-void dispatch_16_bit(Kernel kernel, ScalarType dtype, const F& f) {
-  if (dtype == ScalarType::Half) return f(c10::Half());
-  if (dtype == ScalarType::BFloat16) return f(c10::BFloat16());
+void dispatch_16_bit(Kernel kernel, Dtype dtype, const F& f) {
+  if (dtype == Dtype::kFloat16) return f(c10::Half());
+  if (dtype == Dtype::kBFloat16) return f(c10::BFloat16());
   fail_choice(kernel);
 }
 
-}  // namespace depthwise
-}  // namespace customops::cuda
+}  // namespace customops::cuda::depthwise

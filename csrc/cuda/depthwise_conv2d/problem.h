@@ -16,7 +16,8 @@
 #include <tuple>
 #include <utility>
 
-#include "../../depthwise_conv2d.h"
+#include "../../conv_axis.h"
+#include "../../dtype.h"
 
 namespace customops::cuda::depthwise {
 
@@ -30,13 +31,14 @@ struct Problem {
   int64_t batch, channels;
   Axis y, x;  // of wgrad: those of the forward pass
   bool channels_last, flipped;
-  ScalarType dtype;
+  Dtype dtype;
   bool float32_weight;                       // of 16-bit images: rounded to their dtype on reading
   int64_t in_alignment, out_alignment = 16;  // bytes; out: of the gradient for wgrad
   bool bias = false;
 
   int64_t taps() const { return y.taps * x.taps; }
-  int64_t element_bytes() const { return dtype == ScalarType::Double ? 8 : (dtype == ScalarType::Float ? 4 : 2); }
+  int64_t element_bytes() const { return dtype == Dtype::kFloat64 ? 8 : (dtype == Dtype::kFloat32 ? 4 : 2); }
+  int64_t weight_element_bytes() const { return float32_weight ? 4 : element_bytes(); }
 };
 
 // What of a GPU matters to the choice and the layout of the work.
@@ -47,7 +49,7 @@ struct Gpu {
 };
 constexpr Gpu kH200{90, 132, 228 << 10, 227 << 10};
 
-inline bool is_16_bit(ScalarType dtype) { return dtype == ScalarType::Half || dtype == ScalarType::BFloat16; }
+inline bool is_16_bit(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16; }
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 

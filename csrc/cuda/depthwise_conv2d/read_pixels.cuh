@@ -52,11 +52,22 @@ __device__ void widen_pixels(const Access<T, lanes> (&pixels)[n], acc_t<T> (&row
     for (int v = 0; v < lanes; ++v) row[j][v] = widen(part<T>(pixels[j], v));
 }
 
+// The weight of a problem, or a copy that lives as long as this.
+struct OwnWeight {
+  const void* data;
+  Memory copy = {};
+};
+inline OwnWeight copied_weight(int64_t bytes) {
+  Memory copy(bytes);
+  return {copy.data(), std::move(copy)};
+}
+
 // The weight, or a copy if it is part of a larger tensor and not aligned to accesses of so many bytes.
-inline Tensor aligned_weight(const ForwardProblem& problem, int64_t bytes) {
-  if (reinterpret_cast<uintptr_t>(problem.weight->data_ptr()) % bytes == 0) return *problem.weight;
-  Tensor weight = new_like(*problem.weight);
-  copy_strided("depthwise_conv2d", *problem.weight, weight);
+inline OwnWeight aligned_weight(const ForwardProblem& problem, int64_t access, cudaStream_t stream) {
+  if (reinterpret_cast<uintptr_t>(problem.weight) % access == 0) return {problem.weight};
+  const int64_t bytes = problem.channels * problem.taps() * problem.weight_element_bytes();
+  OwnWeight weight = copied_weight(bytes);
+  cudaMemcpyAsync(weight.copy.data(), problem.weight, size_t(bytes), cudaMemcpyDeviceToDevice, stream);
   return weight;
 }
 

@@ -136,7 +136,7 @@ inline SpansPlan plan_spans(const Problem& problem, int64_t multiprocessors) {
   // Measured on an H200: fewer taps are not worth it, nor 3x3, for which fwd_simple is compiled.
   const bool square = problem.y.taps == 3 && problem.x.taps == 3;
   const int64_t least_taps = is_16_bit(problem.dtype) && !square ? 7 : 16;
-  if (problem.channels_last || problem.dtype == ScalarType::Double || problem.in_alignment < kAccess ||
+  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || problem.in_alignment < kAccess ||
       problem.y.up > 1 || problem.x.up > 1 || taps < least_taps || taps > kMostTaps || problem.x.out > kMostWidth ||
       in_plane > plane * std::min<int64_t>(taps, 16))
     return {};
@@ -163,7 +163,7 @@ inline SpansPlan plan_spans(const Problem& problem, int64_t multiprocessors) {
 template <class T>
 void launch_spans(const ForwardProblem& problem, const SpansPlan& plan, cudaStream_t stream) {
   SpansParams<T> params{};
-  params.weight = Parameters<T>(problem.weight), params.bias = Parameters<T>(problem.bias);
+  params.weight = weight_of<T>(problem), params.bias = bias_of<T>(problem);
   params.in = static_cast<const T*>(problem.in), params.out = static_cast<T*>(problem.out);
   const Axis y = without_unused_steps(problem.y), x = without_unused_steps(problem.x);
   const int64_t planes = problem.batch * problem.channels, bands = ceil_div(y.out, plan.rows);

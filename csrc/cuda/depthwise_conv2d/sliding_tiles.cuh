@@ -67,7 +67,7 @@ inline TilesPlan plan_tiles_of(const Problem& problem, int vector, int64_t multi
 inline TilesPlan plan_tiles(const Problem& problem, int64_t multiprocessors) {
   const bool along_x = problem.x.taps > 1, both = along_x && problem.y.taps > 1;
   const Axis& slide = along_x ? problem.x : problem.y;
-  if (!problem.channels_last || problem.dtype == ScalarType::Double || !is_dense(problem.y) || !is_dense(problem.x) ||
+  if (!problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_dense(problem.y) || !is_dense(problem.x) ||
       !slides_in_int32(problem) || slide.taps < (both ? 6 : 3))
     return {};
   const bool halves = is_16_bit(problem.dtype);

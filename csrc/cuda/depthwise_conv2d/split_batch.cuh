@@ -1,6 +1,7 @@
 // How depthwise_conv2d's work is divided among the blocks of a grid, and how the partial sums of wgrad are added.
 #pragma once
 
+#include "../device.h"
 #include "copy_images.cuh"
 
 namespace customops::cuda::depthwise {
@@ -197,9 +198,8 @@ __device__ inline void wait_for_last_kernel() {
 
 // Memory for the partial sums: (splits, channels, taps) of acc_t<T>.
 template <class T>
-Tensor partial_sums(const WgradProblem& problem, int64_t splits) {
-  const int64_t n = splits * problem.channels * problem.taps() * int64_t(sizeof(acc_t<T>) / sizeof(T)), one = 1;
-  return empty_strided(problem.in, {&n, 1}, {&one, 1});
+Memory partial_sums(const WgradProblem& problem, int64_t splits) {
+  return Memory(splits * problem.channels * problem.taps() * int64_t(sizeof(acc_t<T>)));
 }
 
 // 2^log_sums sums a block, each by as many threads as that leaves. O: T or float.
@@ -240,7 +240,7 @@ inline bool may_start_early() {
 }
 
 template <class T>
-void launch_add_splits(const WgradProblem& problem, const Tensor& partial, int64_t splits, cudaStream_t stream,
+void launch_add_splits(const WgradProblem& problem, const Memory& partial, int64_t splits, cudaStream_t stream,
                        bool early = false) {
   const int64_t n = problem.channels * problem.taps();
   int log_sums = 8;  // kThreads sums, unless a thread would add up more than 8 splits
@@ -253,11 +253,11 @@ void launch_add_splits(const WgradProblem& problem, const Tensor& partial, int64
     config.gridDim = blocks(n, 1 << log_sums), config.blockDim = kThreads, config.stream = stream;
     config.attrs = &overlap, config.numAttrs = early && may_start_early() ? 1 : 0;
     cudaLaunchKernelEx(&config, add_splits<std::remove_pointer_t<decltype(out)>, acc_t<T>>,
-                       static_cast<const acc_t<T>*>(partial.data_ptr()), out, n, int(splits), log_sums);
+                       static_cast<const acc_t<T>*>(partial.data()), out, n, int(splits), log_sums);
   };
   if constexpr (sizeof(T) == 2)
-    if (problem.out.scalar_type() == ScalarType::Float) return launch(static_cast<float*>(problem.out.data_ptr()));
-  launch(static_cast<T*>(problem.out.data_ptr()));
+    if (problem.float32_weight) return launch(static_cast<float*>(problem.out));
+  launch(static_cast<T*>(problem.out));
 }
 
 // Where a block of wgrad writes its sums: partial sums of its split, or the gradient itself if there is one split.
@@ -282,8 +282,8 @@ class WgradPartialSums {
  public:
   WgradPartialSums(const WgradProblem& problem, int64_t splits) : splits_(splits) {
     if (splits > 1) partial_ = partial_sums<T>(problem, splits);
-    result_ = {splits > 1 ? static_cast<acc_t<T>*>(partial_.data_ptr()) : nullptr, problem.out.data_ptr(),
-               problem.out.scalar_type() == ScalarType::Float};
+    result_ = {splits > 1 ? static_cast<acc_t<T>*>(partial_.data()) : nullptr, problem.out,
+               problem.float32_weight};
   }
   WgradResult<T> result() const { return result_; }
   // early: the kernel before has start_next_kernel.
@@ -293,7 +293,7 @@ class WgradPartialSums {
 
  private:
   int64_t splits_;
-  Tensor partial_;
+  Memory partial_;
   WgradResult<T> result_;
 };
 

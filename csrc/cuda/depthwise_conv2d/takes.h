@@ -88,7 +88,7 @@ inline bool has_channel_vectors(const Problem& problem, int64_t lanes) {
 
 // Contiguous, stride 1, up to 8 pixels wide and 16 high; a lane an image.
 inline bool fwd_small_takes(const Problem& problem) {
-  return !problem.channels_last && problem.dtype != ScalarType::Double && is_dense(problem.y) && is_dense(problem.x) &&
+  return !problem.channels_last && problem.dtype != Dtype::kFloat64 && is_dense(problem.y) && is_dense(problem.x) &&
          problem.x.in <= 8 && problem.x.out <= 8 && problem.y.in <= 16 && problem.y.out <= 16 && problem.y.taps <= 64 &&
          problem.x.taps <= kMaxIndex / 64 && problem.batch >= 8 && problem.batch <= 65535 * 32 &&
          problem.channels < kMaxIndex;
@@ -118,7 +118,7 @@ inline bool fwd_mma_takes(const Problem& problem, const Gpu& gpu) {
 inline bool fwd_planes_takes(const Problem& problem, const Gpu& gpu) {
   // Not compiled where tensor cores are faster.
   if (is_16_bit(problem.dtype) && has_tensor_cores(gpu) && is_step(problem, 1, 1) && problem.x.taps > 3) return false;
-  if (problem.channels_last || problem.dtype == ScalarType::Double || !is_square(problem) ||
+  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) ||
       !has_int32_images(problem) || !starts_at_phase(problem.y) || !starts_at_phase(problem.x))
     return false;
   if (is_step(problem, 1, 1)) return problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7;
@@ -127,7 +127,7 @@ inline bool fwd_planes_takes(const Problem& problem, const Gpu& gpu) {
 
 // Contiguous, float32, stride 1, any number of taps; shared memory has to have a tile of 7 rows and the taps.
 inline bool fwd_large_takes(const Problem& problem, const Gpu& gpu) {
-  if (problem.channels_last || problem.dtype != ScalarType::Float || !is_dense(problem.y) || !is_dense(problem.x) ||
+  if (problem.channels_last || problem.dtype != Dtype::kFloat32 || !is_dense(problem.y) || !is_dense(problem.x) ||
       !has_int32_images(problem) || problem.batch > 65535)
     return false;
   const int64_t steps = ceil_div(problem.x.taps, 4), pitch = (steps - 1) * 4 + 12;
@@ -137,7 +137,7 @@ inline bool fwd_large_takes(const Problem& problem, const Gpu& gpu) {
 
 // channels_last, 3x3, 5x5 and 7x7 at stride 1, 5x5 and 7x7 also at stride 2: tiles in shared memory.
 inline bool fwd_pixels_takes(const Problem& problem) {
-  if (!problem.channels_last || problem.dtype == ScalarType::Double || !is_square(problem) ||
+  if (!problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) ||
       !has_int32_images(problem) || !starts_at_phase(problem.y) || !starts_at_phase(problem.x) ||
       !has_channel_vectors(problem, channel_lanes(problem.x.taps)))
     return false;
@@ -147,7 +147,7 @@ inline bool fwd_pixels_takes(const Problem& problem) {
 
 // The channels that a thread of fwd_direct takes; 0: it does not take the problem.
 inline int fwd_direct_lanes(const Problem& problem) {
-  if (!problem.channels_last || problem.dtype == ScalarType::Double || !is_square(problem) ||
+  if (!problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) ||
       (problem.x.taps != 3 && problem.x.taps != 5) ||
       !(is_step(problem, 1, 1) || is_step(problem, 1, 2) || is_step(problem, 2, 1)) || !starts_at_phase(problem.y) ||
       !starts_at_phase(problem.x))
@@ -221,7 +221,7 @@ inline bool fwd_columns_takes(const Problem& problem) {
 // Contiguous, one tap high, stride and dilation 1 along rows. kDenseRowsGroup: taps that a thread takes at a time.
 constexpr int kDenseRowsMostTaps = 64, kDenseRowsGroup = 16;
 inline bool fwd_dense_rows_takes(const Problem& problem) {
-  return !problem.channels_last && problem.dtype != ScalarType::Double && problem.y.taps == 1 && problem.y.up == 1 &&
+  return !problem.channels_last && problem.dtype != Dtype::kFloat64 && problem.y.taps == 1 && problem.y.up == 1 &&
          is_dense(problem.x) && slides_in_int32(problem) && problem.x.taps > 1 &&
          problem.x.taps <= kDenseRowsMostTaps && problem.channels < kMaxIndex / kDenseRowsMostTaps &&
          problem.batch * problem.channels < kMaxIndex / problem.y.out / ceil_div(problem.x.out, 4);
@@ -255,7 +255,7 @@ inline bool fwd_simple_takes(const Problem& problem) { return has_int32_outputs(
 // Whether the outputs of a run of fwd_runs share rows of pixels.
 inline bool runs_share_rows(const Problem& problem) {
   const int64_t taps = problem.y.taps;
-  return problem.dtype != ScalarType::Double && is_square(problem) && problem.y.down <= 2 &&
+  return problem.dtype != Dtype::kFloat64 && is_square(problem) && problem.y.down <= 2 &&
          (taps == 3 || taps == 4 || taps == 5 || taps == 7);
 }
 
@@ -382,7 +382,7 @@ inline bool wgrad_mma_lines_takes(const Problem& problem, const Gpu& gpu) {
 }
 
 inline bool wgrad_tiles_take(const Problem& problem) {
-  return problem.dtype != ScalarType::Double && is_square(problem) && has_int32_images(problem) &&
+  return problem.dtype != Dtype::kFloat64 && is_square(problem) && has_int32_images(problem) &&
          (problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7) && problem.x.down <= 2;
 }
 inline bool wgrad_planes_takes(const Problem& problem) {
@@ -420,7 +420,7 @@ inline bool wgrad_direct_takes_dilation(const Problem& problem) {
   const auto takes = [](const Axis& a) {
     return a.taps == 3 && a.up == 1 && a.down == 1 && fits_int32(a) && a.dilation <= a.out;
   };
-  if (!problem.channels_last || problem.dtype == ScalarType::Double || !takes(problem.y) || !takes(problem.x) ||
+  if (!problem.channels_last || problem.dtype == Dtype::kFloat64 || !takes(problem.y) || !takes(problem.x) ||
       (is_dense(problem.y) && is_dense(problem.x)))
     return false;
   // Tiles of one dilation are filled up with less than 8 pixels, and read 2 more.
@@ -432,7 +432,7 @@ inline bool wgrad_direct_takes_dilation(const Problem& problem) {
 inline bool wgrad_large_takes(const Problem& problem, const Gpu& gpu) {
   const int64_t tiles_x = ceil_div(problem.x.taps, 8), tiles_y = ceil_div(problem.y.taps, 7),
                 steps = ceil_div(problem.x.out, 4);
-  if (problem.channels_last || problem.dtype == ScalarType::Double || problem.taps() == 1 || !is_dense(problem.y) ||
+  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || problem.taps() == 1 || !is_dense(problem.y) ||
       !is_dense(problem.x) || !has_int32_images(problem) || tiles_x * tiles_y > 128 || problem.y.in > 65535 ||
       problem.x.out > 65535)
     return false;
@@ -494,7 +494,7 @@ inline bool torch_takes(const Problem& problem) {
 inline bool torch_native_takes(const Problem& problem, bool gradient) {
   if (problem.channels_last || !torch_takes(problem) || (gradient && problem.channels == 1)) return false;
   const bool dilated = problem.y.dilation > 1 || problem.x.dilation > 1;
-  return !gradient || problem.dtype != ScalarType::Half || problem.channels < 32 || dilated;
+  return !gradient || problem.dtype != Dtype::kFloat16 || problem.channels < 32 || dilated;
 }
 
 // It rounds to the images' dtype, and the gradient of a float32 weight beside 16-bit images must not be.
@@ -510,7 +510,7 @@ inline bool wgrad_torch_takes(const Problem& problem) {
 // and dilated ones because it took up to nine times as long as torch's native kernel.
 inline bool torch_cudnn_takes(const Problem& problem) {
   const auto suits = [](const Axis& a) { return a.taps == 1 || (a.taps <= 5 && a.dilation == 1); };
-  return !problem.bias && problem.dtype != ScalarType::Double &&
+  return !problem.bias && problem.dtype != Dtype::kFloat64 &&
          (problem.channels_last || (is_16_bit(problem.dtype) && suits(problem.y) && suits(problem.x))) &&
          problem.channels > 1 && problem.x.taps > 1 && problem.y.in * problem.x.in > 1 &&
          problem.y.out * problem.x.out > 1 && torch_takes(problem);

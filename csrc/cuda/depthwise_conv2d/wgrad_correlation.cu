@@ -48,8 +48,8 @@ template <class T, int kOutputs>
 void launch(const WgradProblem& problem, const Axis& y, const Axis& x, cudaStream_t stream) {
   WgradCorrelationParams<T> params{};
   auto& sliding = params.sliding;
-  sliding.in = static_cast<const T*>(problem.in.data_ptr());
-  params.grad = static_cast<const T*>(problem.grad.data_ptr()), params.batch = problem.batch;
+  sliding.in = static_cast<const T*>(problem.in);
+  params.grad = static_cast<const T*>(problem.grad), params.batch = problem.batch;
   sliding.slide = sliding_axis<int>(y), sliding.cross = sliding_axis<int>(x);
   params.channels = problem.channels, sliding.taps = int(y.taps * x.taps);
   sliding.in_image = y.in * x.in, sliding.out_image = y.out * x.out;

@@ -7,8 +7,8 @@ namespace {
 template <class T>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   LargeParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr()),
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in),
+  params.grad = static_cast<const T*>(problem.grad);
   params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.taps_h = int(problem.y.out),
   params.taps_w = int(problem.x.out);
   params.out_h = int(problem.y.taps), params.out_w = int(problem.x.taps), params.left = int(problem.x.pad),
@@ -31,8 +31,8 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t target_splits = std::min({std::max<int64_t>(kWantedBlocks / groups, 1), problem.batch, int64_t(65535)});
   params.images_a_split = int(ceil_div(problem.batch, target_splits));
   const int64_t splits = ceil_div(problem.batch, params.images_a_split);
-  const Tensor partial = partial_sums<T>(problem, splits);
-  params.out = partial.data_ptr();
+  const Memory partial = partial_sums<T>(problem, splits);
+  params.out = partial.data();
   const int64_t threads = round_up(params.planes * tiles * slices, kWarp);
   launch_kernel<large<T, true>>(Kernel::kWgradLarge, groups, splits, threads, bytes, params, stream);
   launch_add_splits<T>(problem, partial, splits, stream);

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kBlock, S::kDown == 1 ? 5 : 4)
 template <class T, class S>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradMmaPlanesParams<T> params{};
-  int64_t vector = row_vector<T>(problem.in.data_ptr(), problem.x.in);
+  int64_t vector = row_vector<T>(problem.in, problem.x.in);
   while (round_up(problem.x.pad, vector) - problem.x.pad + 7 * S::kDown + S::kTaps > S::kGroups * kColumns) vector /= 2;
   set_images<S>(problem, vector, params);
   params.vector = int(vector), params.grad_vector = row_vector<T>(params.grad, problem.x.out),

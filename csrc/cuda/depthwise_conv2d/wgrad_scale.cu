@@ -219,8 +219,8 @@ bool is_aligned(const Problem& problem) { return std::min(problem.in_alignment, 
 template <class T>
 WgradScaleParams<T> scale_params(const WgradProblem& problem) {
   WgradScaleParams<T> params{};
-  params.in = static_cast<const T*>(problem.in.data_ptr());
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in);
+  params.grad = static_cast<const T*>(problem.grad);
   params.row = Divider<uint32_t>(problem.x.out), params.rows = Divider<uint32_t>(problem.y.out);
   params.channels = int(problem.channels), params.in_h = int(problem.y.in), params.in_w = int(problem.x.in);
   params.down_y = int(problem.y.down), params.down_x = int(problem.x.down);

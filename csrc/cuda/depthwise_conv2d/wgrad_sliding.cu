@@ -418,8 +418,8 @@ template <class T, class Int>
 void set_images(const WgradProblem& problem, bool along_x, WgradSlidingParams<T, Int>& params) {
   const int64_t pixel = problem.channels_last ? problem.channels : 1;
   const Axis &y = problem.y, &x = problem.x;
-  params.in = static_cast<const T*>(problem.in.data_ptr()),
-  params.grad = static_cast<const T*>(problem.grad.data_ptr());
+  params.in = static_cast<const T*>(problem.in),
+  params.grad = static_cast<const T*>(problem.grad);
   params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
   params.channels = problem.channels, params.taps = problem.taps();
   params.in_image = y.in * x.in * pixel, params.out_image = y.out * x.out * pixel;
@@ -458,8 +458,7 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
   params.members = int(plan.threads / chunk);
   if (groups * chunks >= kMaxIndex)
-    fail("_depthwise_conv2d_grad_weight: ", problem.channels, " channels of ", problem.taps(),
-         " taps are too many for CUDA");
+    fail_size(problem);
   const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535), all = params.units;
   const int64_t a_split =
       plan.blocks > 0 ? ceil_div(all, plan.blocks) : std::max<int64_t>(ceil_div(all, wanted), 2 * params.members);
