@@ -15,6 +15,7 @@ from same_bits import load
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).with_name("aten_stable")
 TORCH = Path(torch.__file__).parent
+PYTHON_H = Path(sysconfig.get_paths()["include"]) / "Python.h"
 sys.path.insert(0, str(ROOT))
 
 from aten_stable.build import build, toolkit  # noqa: E402
@@ -48,10 +49,9 @@ def compile_against_aten(folder):
     """The module of every project, in one library: aten.so."""
     source = folder / "aten.cpp"
     source.write_text(all_projects())
-    python = Path(sysconfig.get_paths()["include"])
-    includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", python]
+    includes = [TORCH / "include", TORCH / "include/torch/csrc/api/include", PYTHON_H.parent]
     libraries = [f"-L{TORCH / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
-    command = ["nice", "c++", aten_standard(), "-O0", "-w", "-shared", "-fPIC"]
+    command = ["c++", aten_standard(), "-O0", "-w", "-shared", "-fPIC"]
     command += [*(f"-I{path}" for path in includes), source, *libraries, "-o", folder / "aten.so"]
     subprocess.run(command, check=True)
 
@@ -65,14 +65,22 @@ def compile_cuda(name, folder):
     build(f"theirs.{name}", [SOURCES / f"{name}.cu"], folder, TORCH, [], toolkits())
 
 
-def compiled(folder):
-    """{name: (the module on ATen, the module on the stable ABI)}; ATEN_STABLE_ATEN and ATEN_STABLE_BUILT may hold them,
-    built before."""
+def compile_all_cuda(folder):
+    """Each in a folder of its name."""
+    for name in CUDA_PROJECTS if toolkits() else ():
+        compile_cuda(name, folder / name)
+
+
+def places(folder):
+    """Of the library on ATen, of the modules on the stable ABI; ATEN_STABLE_ATEN and ATEN_STABLE_BUILT: built before."""
+    return [Path(os.environ.get(f"ATEN_STABLE_{kind}") or folder / kind) for kind in ("ATEN", "BUILT")]
+
+
+def compile_all(folder):
+    """What loaded() loads."""
+    aten, stable = places(folder)
     jobs = []
-    aten, stable = (Path(os.environ.get(f"ATEN_STABLE_{kind}") or folder / kind) for kind in ("ATEN", "BUILT"))
-    if not aten.exists():
-        if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
-            pytest.skip("the build against ATen needs Python.h")
+    if not aten.exists() and PYTHON_H.is_file():
         aten.mkdir()
         jobs.append((compile_against_aten, aten))
     if not stable.exists():
@@ -80,6 +88,13 @@ def compiled(folder):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(*job) for job in jobs]:
             job.result()
+
+
+def loaded(folder):
+    """{name: (the module on ATen, the module on the stable ABI)}."""
+    aten, stable = places(folder)
+    if not aten.exists():
+        pytest.skip("the build against ATen needs Python.h")
     torch.ops.load_library(aten / "aten.so")
     return {
         name: (
@@ -103,3 +118,7 @@ def toolkits():
             one = toolkit(f"{home}:90")
             found.setdefault(one.release()[0], one)
     return tuple(found.values())
+
+
+if __name__ == "__main__":
+    {"modules": compile_all, "cuda_modules": compile_all_cuda}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,7 +1,9 @@
 """The three ways to build, against an installed wheel: `make test-ways`. Needs a C++ compiler, ninja and cmake."""
 
+import contextlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from customops import _recipes
 
 ROOT = Path(__file__).parents[2]
+COMPILED_BESIDE = {"modules", "cuda_modules"}
 
 
 @pytest.fixture
@@ -17,12 +20,46 @@ def root():
     return ROOT
 
 
-@pytest.fixture(scope="session")
-def modules(tmp_path_factory):
-    """Of aten_stable's sources: {name: (the module on ATen, the module on the stable ABI)}."""
-    from aten_builds import compiled
+def pytest_collection_modifyitems(items):
+    """Tests of what is compiled beside the others come last."""
+    items.sort(key=lambda item: not COMPILED_BESIDE.isdisjoint(item.fixturenames))
 
-    return compiled(tmp_path_factory.mktemp("modules"))
+
+@pytest.fixture(scope="session", autouse=True)
+def compiling(request, tmp_path_factory):
+    """{fixture: (process that compiles for it, folder)}, begun before the first test.
+
+    Processes, since tests change this one's variables; nice ones, which take the time that others leave.
+    """
+    needed = COMPILED_BESIDE.intersection(name for item in request.session.items for name in item.fixturenames)
+    with contextlib.ExitStack() as stack:
+        begun = {}
+        for what in sorted(needed):
+            folder = tmp_path_factory.mktemp(what)
+            command = ["nice", sys.executable, ROOT / "tests/ways/aten_builds.py", what, folder]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            begun[what] = stack.enter_context(process), folder
+        yield begun
+
+
+def finished(process, folder):
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cuda_modules(compiling):
+    """A folder for each of CUDA_PROJECTS, empty where this machine has no toolkit."""
+    return finished(*compiling["cuda_modules"])
+
+
+@pytest.fixture(scope="session")
+def modules(compiling):
+    """Of aten_stable's sources: {name: (the module on ATen, the module on the stable ABI)}."""
+    from aten_builds import loaded
+
+    return loaded(finished(*compiling["modules"]))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch._dynamo
 import torch.fx.experimental.proxy_tensor
-from aten_builds import CUDA_PROJECTS, ROOT, SOURCES, TORCH, compile_cuda, toolkits
+from aten_builds import CUDA_PROJECTS, ROOT, SOURCES, TORCH, toolkits
 from same_bits import load
 from torch.utils import cpp_extension
 
@@ -156,25 +156,23 @@ def test_mistakes_are_errors_with_words(tmp_path):
 
 
 @pytest.mark.parametrize("name", CUDA_PROJECTS)
-def test_cuda_sources_become_a_library_for_each_toolkit(name, tmp_path):
+def test_cuda_sources_become_a_library_for_each_toolkit(name, cuda_modules):
     """There is no GPU: that the library loads, has its runtime within, and its checks speak."""
     found = toolkits()
     if not found:
         pytest.skip("no CUDA toolkit in CUDA12_HOME, CUDA13_HOME, CUDA_HOME or /usr/local/cuda")
-    compile_cuda(name, tmp_path)
-    libraries = sorted(path.name for path in (tmp_path / "theirs").glob("*.so"))
+    folder = cuda_modules / name / "theirs"
+    libraries = sorted(path.name for path in folder.glob("*.so"))
     assert libraries == sorted(f"lib{name}.cuda{one.release()[0]}.so" for one in found)
     for library in libraries:
-        needed = subprocess.run(
-            ["readelf", "-d", tmp_path / "theirs" / library], capture_output=True, text=True, check=True
-        )
+        needed = subprocess.run(["readelf", "-d", folder / library], capture_output=True, text=True, check=True)
         assert not re.search(r"NEEDED.*(cuda|libc10|torch_python)", needed.stdout)
         symbols = subprocess.run(
-            ["nm", "-D", "--defined-only", tmp_path / "theirs" / library], capture_output=True, text=True, check=True
+            ["nm", "-D", "--defined-only", folder / library], capture_output=True, text=True, check=True
         )
         assert not re.search(r"\bcuda\w+$", symbols.stdout, re.MULTILINE)
-        assert b"GLIBC_2.18" not in (tmp_path / "theirs" / library).read_bytes()
-    module = load(f"theirs.{name}", tmp_path / f"theirs/{name}.py")
+        assert b"GLIBC_2.18" not in (folder / library).read_bytes()
+    module = load(f"theirs.{name}", folder / f"{name}.py")
     if module._driver() == 0:
         assert libraries[0] == module.LIBRARY
     assert module._cuda_library(Path(module.__file__)) == module.LIBRARY

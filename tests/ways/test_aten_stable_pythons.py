@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from aten_builds import CUDA_PROJECTS, compile_cuda, toolkits
+from aten_builds import CUDA_PROJECTS, toolkits
 from aten_calls import CALLS, Operators
 from same_bits import assert_same
 
@@ -22,16 +22,14 @@ pytestmark = pytest.mark.skipif(not PYTHONS, reason="ATEN_STABLE_PYTHONS names n
 
 
 @pytest.fixture(scope="session")
-def wheel(modules, tmp_path_factory):
+def wheel(modules, cuda_modules, tmp_path_factory):
     """py3-none: all modules, those of CUDA included where this machine has a toolkit, and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
     stable = Path(modules["windows"][1].__file__).parent
-    if toolkits():
-        for name in CUDA_PROJECTS:
-            compile_cuda(name, folder)
+    places = [stable, *(cuda_modules / name / "theirs" for name in CUDA_PROJECTS)]
     path, info = folder / "theirs-1-py3-none-linux_x86_64.whl", "theirs-1.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
-        for file in (file for place in (stable, folder / "theirs") for file in sorted(place.glob("*.*"))):
+        for file in (file for place in places for file in sorted(place.glob("*.*"))):
             archive.write(file, f"theirs/{file.name}")
         archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n")
