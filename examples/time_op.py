@@ -3,7 +3,7 @@
     python examples/time_op.py --compiler jit --op axpy
     python examples/time_op.py --compiler cmake --library build/cmake/libcustomops.so --op all --device cuda
 
-Every round times each of them once; quoted are medians of 50 rounds, in microseconds.
+Every round times each of them once; quoted are medians of 50 rounds (--rounds), in microseconds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def ops(device):
     return table
 
 
-def measure(functions, inputs, device, rounds=50):
+def measure(functions, inputs, device, rounds):
     """Median microseconds of each function."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     times = [[] for _ in functions]
@@ -69,6 +69,7 @@ def main():
     parser.add_argument("--library", help="libcustomops.so, for --compiler cmake")
     parser.add_argument("--op", default="all", help="one op, or all")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rounds", type=int, default=50)
     args = parser.parse_args()
 
     import customops
@@ -82,7 +83,7 @@ def main():
     for name in table if args.op == "all" else [args.op]:
         ours, theirs, inputs = table[name]
         torch.testing.assert_close(ours(*inputs), theirs(*inputs), rtol=1e-4, atol=1e-4)
-        mine, reference = measure((ours, theirs), inputs, args.device)
+        mine, reference = measure((ours, theirs), inputs, args.device, args.rounds)
         print(f"{name:18}{mine:12.0f}{reference:12.0f}{mine / reference:8.2f}")
 
 

@@ -31,6 +31,6 @@ def test_the_same_losses_for_all_three(root, environments):
 
 @pytest.mark.parametrize("way", ["setuptools", "jit", "cmake"])
 def test_time_op(root, environments, way):
-    text = run(root, environments, way, "time_op.py", "--op=axpy")
+    text = run(root, environments, way, "time_op.py", "--op=axpy", "--rounds=3")
     assert re.search(r"axpy +\d+ +\d+ +\d+\.\d\d", text)
     assert ("libcustomops.so" in text) == (way == "cmake")
