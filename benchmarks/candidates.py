@@ -53,6 +53,7 @@ WGRAD = (
     "large",
     "rows",
     "correlation",
+    "points",
     "scale",
     "sliding",
     "torch",

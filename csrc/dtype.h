@@ -16,8 +16,8 @@ enum class Dtype { kFloat32, kFloat64, kFloat16, kBFloat16 };
 template <class T>
 using acc_t = std::conditional_t<std::is_same_v<T, double> || std::is_integral_v<T>, T, float>;
 
-// dispatch(dtype, [&](auto zero) { using T = decltype(zero); ... }) runs the body for one dtype. A function, where torch
-// has macros: a macro would split the body at its commas.
+// dispatch(dtype, [&](auto zero) { using T = decltype(zero); ... }) runs the body for one dtype. A function, where
+// torch has macros: a macro would split the body at its commas.
 template <class F>
 void dispatch(Dtype dtype, const F& f) {
   switch (dtype) {

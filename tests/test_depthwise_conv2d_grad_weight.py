@@ -8,6 +8,7 @@ from depthwise import (
     kernel_of,
     memory_formats,
     opened,  # noqa: F401
+    pair,
     randn,
     size_that_chooses,
 )
@@ -196,6 +197,28 @@ def test_weight_gradients_by_clusters_of_blocks(shape, kernel, stride, padding, 
     out = F.conv2d(x[:1, :1].cpu().double(), torch.ones(1, 1, *kernel).double(), None, stride, padding, dilation).shape
     grad = image((*shape[:2], *out[2:]), dtype, device, memory_format, seed=3)
     assert_weight_gradient(x, grad, image(grad.shape, dtype, device, memory_format, seed=4), kernel, numbers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((1, 480, 18, 14), (2, 2), 3, 2, 2),  # one block has all outputs of its channels
+        ((8, 663, 23, 6), (1, 2), 1, (0, 1), 3),  # clusters; odd channels
+        ((164, 18, 7, 7), (1, 3), 3, 0, 1),  # a second kernel adds up splits
+        ((3, 112, 14, 14), (5, 5), 2, 2, 1),  # a last group of fewer taps
+        ((1, 225, 65, 5), (7, 1), 3, (3, 0), 1),
+        ((2, 26, 32, 32), (2, 2), 4, 0, 4),
+        ((5, 94, 40, 5), (10, 1), 4, 0, 1),
+    ],
+)
+def test_weight_gradients_of_few_outputs(shape, kernel, stride, padding, dilation, dtype, device):
+    """By wgrad_points on GPUs. Comments are about float32 on an H200."""
+    shape = size_that_chooses("wgrad_points", ["wgrad"], dtype, "nhwc", shape, kernel, stride, padding, dilation)
+    x = image(shape, dtype, device, torch.channels_last)
+    out = F.conv2d(x[:1, :1].cpu().double(), torch.ones(1, 1, *kernel).double(), None, stride, padding, dilation).shape
+    grad, other = (image((*shape[:2], *out[2:]), dtype, device, torch.channels_last, seed=seed) for seed in (3, 4))
+    assert_weight_gradient(x, grad, other, kernel, (stride, stride, *pair(padding), dilation, dilation))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

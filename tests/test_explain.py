@@ -113,12 +113,14 @@ MEASURED = [
     ("wgrad", "H200", "float16", "nhwc", (957, 151, 7, 7), (7, 7), 1, 3, 1, "wgrad_mma_pixels"),  # small, odd channels
     ("wgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "wgrad_pixels"),
     ("wgrad", "H200", "float16", "nhwc", (5, 256, 87, 87), (7, 7), 2, 3, 1, "wgrad_pixels"),
-    ("wgrad", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "wgrad_sliding"),  # few pixels, odd channels
+    ("wgrad", "H200", "float32", "nhwc", (2, 49, 46, 46), (7, 7), 2, 3, 1, "wgrad_points"),  # few pixels, odd channels
     ("wgrad", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "wgrad_direct"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (31, 31), 1, 15, 1, "wgrad_large after a copy"),
     ("wgrad", "H200", "float32", "nhwc", (3, 660, 463, 84), (2, 81), (3, 1), (0, 12), 1, "wgrad_sliding"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (3, 3), 1, 2, 2, "wgrad_direct"),
     ("wgrad", "H200", "bfloat16", "nhwc", (4, 77, 40, 40), (3, 3), 1, (2, 4), (2, 4), "wgrad_direct"),
+    ("wgrad", "H200", "float16", "nhwc", (1, 480, 18, 14), (2, 2), 3, 2, 2, "wgrad_points"),  # windows that do not overlap
+    ("wgrad", "H200", "float32", "nhwc", (6, 1357, 7, 7), (1, 3), (1, 4), (0, 4), 4, "wgrad_points"),
     ("wgrad", "H200", "float32", "nhwc", (64, 128, 56, 56), (5, 5), 1, 4, 2, "wgrad_sliding"),
 ]  # fmt: skip
 # By rules again: sizes whose row above says why another kernel is chosen, and the one that would be.

@@ -61,6 +61,7 @@ void launch_wgrad(Kernel kernel, const WgradProblem& problem, cudaStream_t strea
     case Kernel::kWgradLarge: return launch_wgrad_large(problem, stream);
     case Kernel::kWgradRows: return launch_wgrad_rows(problem, stream);
     case Kernel::kWgradCorrelation: return launch_wgrad_correlation(problem, stream);
+    case Kernel::kWgradPoints: return launch_wgrad_points(problem, stream);
     case Kernel::kWgradScale: return launch_wgrad_scale(problem, stream);
     case Kernel::kWgradSliding: return launch_wgrad_sliding(problem, stream);
     default: fail_choice(kernel);
@@ -117,7 +118,7 @@ void run_on_planes(const char* op, Kernel kernel, DepthwiseConv2d conv, ForwardP
   Tensor &planes_in = problem.flipped ? conv.out : conv.in, &planes_out = problem.flipped ? conv.in : conv.out;
   planes_in = copy_to_planes(op, planes_in);
   planes_out = empty_image(out, conv.batch, conv.channels, out.size(2), out.size(3), false);
-  problem = {as_planes(problem), problem.weight,       problem.bias,
+  problem = {as_planes(problem),   problem.weight,       problem.bias,
              problem.float32_bias, planes_in.data_ptr(), planes_out.data_ptr()};
   copy_strided(op, run_kernel(op, kernel, conv, problem, planes_out), out);
 }

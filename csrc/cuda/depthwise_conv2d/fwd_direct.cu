@@ -146,8 +146,8 @@ OwnWeight rounded_weight(const ForwardProblem& problem, int64_t bytes, cudaStrea
     if (problem.float32_weight) {
       const int64_t elements = problem.channels * problem.taps();
       OwnWeight weight = copied_weight(elements * sizeof(T));
-      round_weight<<<blocks(elements, kBlock), kBlock, 0, stream>>>(
-          static_cast<const float*>(problem.weight), static_cast<T*>(weight.copy.data()), elements);
+      round_weight<<<blocks(elements, kBlock), kBlock, 0, stream>>>(static_cast<const float*>(problem.weight),
+                                                                    static_cast<T*>(weight.copy.data()), elements);
       return weight;
     }
   return aligned_weight(problem, bytes, stream);

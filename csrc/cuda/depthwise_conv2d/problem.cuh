@@ -162,11 +162,12 @@ void launch_wgrad_direct(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_large(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_rows(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_correlation(const WgradProblem& problem, cudaStream_t stream);
+void launch_wgrad_points(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_scale(const WgradProblem& problem, cudaStream_t stream);
 void launch_wgrad_sliding(const WgradProblem& problem, cudaStream_t stream);
 
-// In ../depthwise_conv2d.cu, which has torch's headers: errors of launchers, where they find that choose.h was wrong, or
-// a problem too large for any kernel.
+// In ../depthwise_conv2d.cu, which has torch's headers: errors of launchers, where they find that choose.h was wrong,
+// or a problem too large for any kernel.
 [[noreturn]] void fail_choice(Kernel kernel);
 [[noreturn]] void fail_size(const WgradProblem& problem);
 

@@ -136,8 +136,8 @@ inline SpansPlan plan_spans(const Problem& problem, int64_t multiprocessors) {
   // Measured on an H200: fewer taps are not worth it, nor 3x3, for which fwd_simple is compiled.
   const bool square = problem.y.taps == 3 && problem.x.taps == 3;
   const int64_t least_taps = is_16_bit(problem.dtype) && !square ? 7 : 16;
-  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || problem.in_alignment < kAccess ||
-      problem.y.up > 1 || problem.x.up > 1 || taps < least_taps || taps > kMostTaps || problem.x.out > kMostWidth ||
+  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || problem.in_alignment < kAccess || problem.y.up > 1 ||
+      problem.x.up > 1 || taps < least_taps || taps > kMostTaps || problem.x.out > kMostWidth ||
       in_plane > plane * std::min<int64_t>(taps, 16))
     return {};
   const int64_t tap_bytes = span_taps(problem) * 4, bytes = problem.element_bytes(), room = kRoom - 2 * kAccess;

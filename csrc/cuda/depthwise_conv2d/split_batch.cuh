@@ -282,8 +282,7 @@ class WgradPartialSums {
  public:
   WgradPartialSums(const WgradProblem& problem, int64_t splits) : splits_(splits) {
     if (splits > 1) partial_ = partial_sums<T>(problem, splits);
-    result_ = {splits > 1 ? static_cast<acc_t<T>*>(partial_.data()) : nullptr, problem.out,
-               problem.float32_weight};
+    result_ = {splits > 1 ? static_cast<acc_t<T>*>(partial_.data()) : nullptr, problem.out, problem.float32_weight};
   }
   WgradResult<T> result() const { return result_; }
   // early: the kernel before has start_next_kernel.

@@ -36,6 +36,7 @@ enum class Kernel {
   kWgradLarge,
   kWgradRows,
   kWgradCorrelation,
+  kWgradPoints,
   kWgradScale,
   kWgradSliding,
   kWgradTorch,
@@ -51,7 +52,7 @@ inline const char* name_of(Kernel kernel) {
       "fwd_sliding",      "fwd_torch",         "fwd_cudnn",        "wgrad_small",   "wgrad_mma_planes",
       "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_mma_lines",  "wgrad_planes",  "wgrad_whole_planes",
       "wgrad_pixels",     "wgrad_direct",      "wgrad_large",      "wgrad_rows",    "wgrad_correlation",
-      "wgrad_scale",      "wgrad_sliding",     "wgrad_torch"};
+      "wgrad_points",     "wgrad_scale",       "wgrad_sliding",    "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -118,8 +119,8 @@ inline bool fwd_mma_takes(const Problem& problem, const Gpu& gpu) {
 inline bool fwd_planes_takes(const Problem& problem, const Gpu& gpu) {
   // Not compiled where tensor cores are faster.
   if (is_16_bit(problem.dtype) && has_tensor_cores(gpu) && is_step(problem, 1, 1) && problem.x.taps > 3) return false;
-  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) ||
-      !has_int32_images(problem) || !starts_at_phase(problem.y) || !starts_at_phase(problem.x))
+  if (problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) || !has_int32_images(problem) ||
+      !starts_at_phase(problem.y) || !starts_at_phase(problem.x))
     return false;
   if (is_step(problem, 1, 1)) return problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7;
   return (is_step(problem, 1, 2) || is_step(problem, 2, 1)) && (problem.x.taps == 3 || problem.x.taps == 5);
@@ -137,8 +138,8 @@ inline bool fwd_large_takes(const Problem& problem, const Gpu& gpu) {
 
 // channels_last, 3x3, 5x5 and 7x7 at stride 1, 5x5 and 7x7 also at stride 2: tiles in shared memory.
 inline bool fwd_pixels_takes(const Problem& problem) {
-  if (!problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) ||
-      !has_int32_images(problem) || !starts_at_phase(problem.y) || !starts_at_phase(problem.x) ||
+  if (!problem.channels_last || problem.dtype == Dtype::kFloat64 || !is_square(problem) || !has_int32_images(problem) ||
+      !starts_at_phase(problem.y) || !starts_at_phase(problem.x) ||
       !has_channel_vectors(problem, channel_lanes(problem.x.taps)))
     return false;
   if (is_step(problem, 1, 1)) return problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7;
@@ -458,6 +459,14 @@ inline bool wgrad_correlation_takes(const Problem& problem) {
   return !problem.channels_last && slides_in_int32(correlation) && problem.taps() * 8 < kMaxIndex / problem.channels;
 }
 
+// channels_last, where bytes of whole tensors and everything that is counted along an axis have 32 bits.
+inline bool wgrad_points_takes(const Problem& problem) {
+  const int64_t pixels = std::max(problem.y.in * problem.x.in, problem.y.out * problem.x.out);
+  return problem.channels_last && problem.dtype != Dtype::kFloat64 && fits_int32(problem.y) && fits_int32(problem.x) &&
+         problem.taps() <= 256 && problem.channels < kMaxIndex / 256 && pixels < kMaxIndex / problem.channels &&
+         problem.batch < kMaxIndex / (pixels * problem.channels);
+}
+
 constexpr int64_t kSlidingTaps = 48 << 10;  // bytes of shared memory for the taps of a block
 
 // Whether the taps of `vector` channels fit into the shared memory that fwd_sliding takes for channels_last images, and
@@ -565,6 +574,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kWgradLarge: return wgrad_large_takes(problem, gpu);
     case Kernel::kWgradRows: return wgrad_rows_takes(problem);
     case Kernel::kWgradCorrelation: return wgrad_correlation_takes(problem);
+    case Kernel::kWgradPoints: return wgrad_points_takes(problem);
     case Kernel::kWgradScale: return wgrad_scale_takes(problem);
     case Kernel::kWgradSliding: return true;
     case Kernel::kWgradTorch: return gpu.torch_kernels && wgrad_torch_takes(problem);

@@ -128,8 +128,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.tiles_a_split = int(ceil_div(tiles, splits));
   const int64_t used_splits = ceil_div(tiles, params.tiles_a_split);
   const WgradPartialSums<T> sums(problem, used_splits);
-  params.in = static_cast<const T*>(problem.in),
-  params.grad = static_cast<const T*>(problem.grad);
+  params.in = static_cast<const T*>(problem.in), params.grad = static_cast<const T*>(problem.grad);
   params.result = sums.result();
   params.in_w = int(problem.x.in), params.in_h = int(problem.y.in), params.out_w = int(problem.x.out),
   params.out_h = int(problem.y.out);

@@ -7,8 +7,7 @@ namespace {
 template <class T>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   LargeParams<T> params{};
-  params.in = static_cast<const T*>(problem.in),
-  params.grad = static_cast<const T*>(problem.grad);
+  params.in = static_cast<const T*>(problem.in), params.grad = static_cast<const T*>(problem.grad);
   params.in_h = int(problem.y.in), params.in_w = int(problem.x.in), params.taps_h = int(problem.y.out),
   params.taps_w = int(problem.x.out);
   params.out_h = int(problem.y.taps), params.out_w = int(problem.x.taps), params.left = int(problem.x.pad),

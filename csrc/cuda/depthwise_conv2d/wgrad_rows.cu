@@ -125,8 +125,7 @@ __global__ void __launch_bounds__(kThreads) wgrad_rows(const __grid_constant__ W
 template <class T, int kTaps>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   WgradRowsParams<T> params{};
-  params.in = static_cast<const T*>(problem.in),
-  params.grad = static_cast<const T*>(problem.grad);
+  params.in = static_cast<const T*>(problem.in), params.grad = static_cast<const T*>(problem.grad);
   const SlidingAxis<int> x = params.x = sliding_axis<int>(problem.x);
   params.channels = int(problem.channels), params.in_h = int(problem.y.in);
   params.top = int(problem.y.pad), params.down = int(problem.y.down), params.rows = problem.batch * problem.y.out;

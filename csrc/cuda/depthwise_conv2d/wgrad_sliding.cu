@@ -10,8 +10,8 @@
 #include <cmath>
 #include <optional>
 
+#include "add_members.cuh"
 #include "sliding.cuh"
-#include "split_batch.cuh"
 
 namespace customops::cuda::depthwise {
 namespace {
@@ -210,33 +210,8 @@ __device__ __noinline__ acc_t<T> sum_again(const WgradSlidingParams<T, Int>& par
   return sum;
 }
 
-// The sums of the threads with a channel in common, which lie as (sums, members, channels) in shared memory, added up
-// in a fixed order: write(i, channel of the block, total). With many members, threads add parts of them first.
-template <int kSums, class Params, class A, class Write>
-__device__ void add_members(const Params& params, A* sums, const Write& write) {
-  const int width = int(params.width.divisor), members = params.members;
-  const auto add = [&](uint32_t k, int first, int step, int end, const auto& use) {
-    uint32_t i = k;
-    const int c = int(params.width.divmod(i));
-    A* const at = sums + int(i) * members * width + c;
-    A total = 0;
-#pragma unroll 8
-    for (int m = first; m < end; m += step) total += at[m * width];
-    use(int(i), c, at, total);
-  };
-  const int parts = params.parts;
-  if (parts > 1) {
-    uint32_t part = threadIdx.x;
-    const uint32_t k = params.sums.divmod(part);
-    if (int(part) < parts)
-      add(k, int(part), parts, members, [&](int, int, A* at, A total) { at[int(part) * width] = total; });
-    __syncthreads();
-  }
-  for (uint32_t k = threadIdx.x; k < kSums * width; k += blockDim.x)
-    add(k, 0, 1, parts > 1 ? parts : members, [&](int i, int c, A*, A total) { write(i, c, total); });
-}
-
-// The same where neighbouring threads are members of one channel: a warp's sums first, then those of all warps.
+// Adds up the sums of a block whose threads are all members of one channel: a warp's sums first, then those of all
+// warps.
 template <int kSums, class A, class Write>
 __device__ void add_warps(A (&sum)[kSums], A* sums, const Write& write) {
 #pragma unroll
@@ -319,30 +294,10 @@ __global__ void __launch_bounds__(kChannelsLast ? kMostThreads<T> : kBlock,
       for (int i = 0; i < kSums; ++i) all[i] = own[i * members];
     add_warps(all, sums, write);
   } else {
-    __syncthreads();
-    if (!params.cluster) return add_members<kSums>(params, sums, write);
-    // The first block of a cluster adds up the others' totals, which they write into its shared memory.
-    A* const totals = sums + kSums * members * width;
-    wait_for_cluster();
-    add_members<kSums>(params, sums, [&](int i, int c, A total) {
-      store_in_cluster(totals + (int(blockIdx.y) * kSums + i) * width + c, 0, total);
-    });
-    arrive_in_cluster();
-    if (blockIdx.y > 0) return;
-    wait_for_cluster();
-    for (uint32_t k = threadIdx.x; k < kSums * width; k += blockDim.x) {
-      uint32_t i = k;
-      const int c = int(params.width.divmod(i));
-      A total = 0;
-#pragma unroll 4
-      for (int block = 0; block < int(gridDim.y); ++block) total += totals[block * kSums * width + k];
-      write(int(i), c, total);
-    }
+    add_block<kSums>(params, sums, write);
   }
 }
 
-// Members whose sums a thread adds up with one wait for memory.
-constexpr int64_t kAddedAtOnce = 8;
 // Outputs of a walk, at most: long enough that what a walk reads before its first sum costs little.
 constexpr int64_t kWalk = 24;
 // Threads that fill a GPU, about, as measured on an H200; fixed, so that results depend on shapes alone.
@@ -418,8 +373,7 @@ template <class T, class Int>
 void set_images(const WgradProblem& problem, bool along_x, WgradSlidingParams<T, Int>& params) {
   const int64_t pixel = problem.channels_last ? problem.channels : 1;
   const Axis &y = problem.y, &x = problem.x;
-  params.in = static_cast<const T*>(problem.in),
-  params.grad = static_cast<const T*>(problem.grad);
+  params.in = static_cast<const T*>(problem.in), params.grad = static_cast<const T*>(problem.grad);
   params.slide = sliding_axis<Int>(along_x ? x : y), params.cross = sliding_axis<Int>(along_x ? y : x);
   params.channels = problem.channels, params.taps = problem.taps();
   params.in_image = y.in * x.in * pixel, params.out_image = y.out * x.out * pixel;
@@ -457,8 +411,7 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t chunk = ceil_div(vectors, ceil_div(vectors, plan.vectors)), chunks = ceil_div(vectors, chunk);
   params.chunk = Divider<uint32_t>(chunk), params.groups = Divider<uint32_t>(groups);
   params.members = int(plan.threads / chunk);
-  if (groups * chunks >= kMaxIndex)
-    fail_size(problem);
+  if (groups * chunks >= kMaxIndex) fail_size(problem);
   const int64_t wanted = std::clamp<int64_t>(kWantedBlocks / (groups * chunks), 1, 65535), all = params.units;
   const int64_t a_split =
       plan.blocks > 0 ? ceil_div(all, plan.blocks) : std::max<int64_t>(ceil_div(all, wanted), 2 * params.members);
@@ -469,9 +422,7 @@ void launch(const WgradProblem& problem, bool along_x, cudaStream_t stream) {
   const int64_t width = chunk * kVector, block_sums = kTaps * kRows * width;
   const int64_t threads = round_up(params.members * chunk, kWarp);
   params.width = Divider<uint32_t>(width), params.sums = Divider<uint32_t>(block_sums);
-  params.parts = params.members > 2 * kAddedAtOnce
-                     ? int(std::min(threads / block_sums, ceil_div(params.members, kAddedAtOnce)))
-                     : 1;
+  params.parts = parts_of_members(params.members, threads, block_sums);
   const WgradPartialSums<T> sums(problem, params.cluster ? 1 : splits);
   params.result = sums.result();
   const int64_t bytes = block_sums * (params.members + (params.cluster ? splits : 0)) * int64_t(sizeof(acc_t<T>));

@@ -98,8 +98,7 @@ template <class T, int kWidth>
 void launch(const WgradProblem& problem, cudaStream_t stream) {
   const int64_t in_plane = problem.y.in * kWidth, grad_plane = problem.y.out * kWidth;
   WgradSmallParams<T> params{};
-  params.in = static_cast<const T*>(problem.in),
-  params.grad = static_cast<const T*>(problem.grad);
+  params.in = static_cast<const T*>(problem.in), params.grad = static_cast<const T*>(problem.grad);
   params.in_h = int(problem.y.in), params.out_h = int(problem.y.out), params.taps_h = int(problem.y.taps),
   params.taps_w = int(problem.x.taps);
   params.top = int(problem.y.pad), params.left = int(problem.x.pad), params.channels = int(problem.channels),
