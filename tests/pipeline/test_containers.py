@@ -163,6 +163,9 @@ def test_the_test_image_has_no_compiler():
 def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     project = tmp_path / "project"
     subprocess.run(["bash", root / "docker/image/stage-source.sh", root, project], check=True)
+    # A third of the compiler's time: make wheel and make verify compile all of it.
+    instructions = project / "csrc/cpu/simd.h"
+    instructions.write_text(f"#define CUSTOMOPS_ONLY_BASELINE\n{instructions.read_text()}")
     before = sorted(p.relative_to(project) for p in project.rglob("*"))
     subprocess.run(["chown", "-R", "12345:23456", project], check=False)  # only root can; otherwise it is ours
     owner = (project.stat().st_uid, project.stat().st_gid)
@@ -176,9 +179,6 @@ def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     assert {(p.stat().st_uid, p.stat().st_gid) for p in (wheel.parent, *wheel.parent.iterdir())} == {owner}
     after = sorted(p.relative_to(project) for p in project.rglob("*") if "dist" not in p.parts)
     assert after == before
-    # Most of it are loops for any window of depthwise_conv2d (every loop for baseline, AVX2 and AVX-512, some for
-    # AVX512_BF16).
-    assert wheel.stat().st_size < 3_000_000
     problems, facts = check_wheel.check(wheel)
     assert problems == []
     assert facts[1].startswith("customops/_cpu.so: libtorch_cpu.so, libdl.so.2, libm.so.6, libgcc_s.so.1, ")
