@@ -1,5 +1,5 @@
-// The four dtypes of every op, as numbers in C++. Without torch's other headers, which take a compiler longer than most
-// kernels do: files with kernels alone include this, and dispatch.h has the same for tensors.
+// The four dtypes of every op, as numbers in C++. Without torch's other headers, which take nvcc seconds a file: files
+// with kernels alone include this, and dispatch.h has the same for tensors.
 #pragma once
 
 #include <torch/headeronly/util/BFloat16.h>
