@@ -54,12 +54,17 @@ struct PlaneRun {
     for (int i = threadIdx.x / kWarp; i < images; i += blockDim.x / kWarp) {
       const int to = first_lead + i * pitch, before = to % kAccess;
       const char* const at = reinterpret_cast<const char*>(from + (first + i) * image) - before;
-      const int64_t left = reinterpret_cast<const char*>(end) - at;
       for (int b = lane * kAccess; b < before + bytes; b += kWarp * kAccess) {
-        const int size = int(min(left - b, int64_t(kAccess)));
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(raw + to - before + b), "l"(at + b),
-                     "r"(size)
-                     : "memory");
+        const unsigned target = raw + to - before + b;
+        const int64_t left = reinterpret_cast<const char*>(end) - (at + b);
+        if (left >= kAccess) {
+          copy_async<kAccess, true>(target, at + b);
+        } else {  // the tensor ends within these 16 bytes
+          const int half = int(left) & 8, quarter = int(left) & 4;
+          if (half) copy_async<8>(target, at + b);
+          if (quarter) copy_async<4>(target + half, at + b + half);
+          if (left & 2) copy_async<2>(target + half + quarter, at + b + half + quarter);
+        }
       }
     }
   }
