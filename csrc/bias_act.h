@@ -182,7 +182,7 @@ CUSTOMOPS_BOTH void bias_act_element(const BiasActScalars<A>& s, const A (&in)[o
 }
 
 struct BiasActSetting {
-  enum { leaky, tanh, sigmoid, elu, softplus, swish } act;
+  enum Act { leaky, tanh, sigmoid, elu, softplus, swish } act;
   double alpha, gain, clamp;  // clamp: infinity for none
   bool clamped;
 

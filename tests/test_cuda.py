@@ -188,14 +188,15 @@ def test_more_elements_than_an_int_can_count(op, reference, n):
 
 
 @pytest.mark.huge
-@pytest.mark.parametrize("shape", [(2**16 + 1, 2**15 + 24), (2**15 + 3, 2**16 + 8)])
+@pytest.mark.parametrize("shape", [(2**16 + 1, 2**15 + 24), (2**15 + 3, 2**16 + 8), (3, 2**30 + 24)])
 @pytest.mark.parametrize("layout", ["transposed", "stepped", "sliced"])
 def test_more_strided_elements_than_an_int_can_count(shape, layout):
     x = torch.randint(0, 64, shape, device="cuda", dtype=torch.uint8).to(torch.float16)
     a = {"transposed": x.t(), "stepped": x[:, ::2], "sliced": x[:, 8:]}[layout]
     y = torch.ones(a.shape, device="cuda", dtype=a.dtype)
+    rows = 2**28 // a.shape[1] + 1
     for out in (customops.flatten_copy(a).view(a.shape), customops.axpy(y, a, 0.0), customops.axpy(a, y, 1.0) - 1):
-        assert all(torch.equal(out[i : i + 4096], a[i : i + 4096]) for i in range(0, len(a), 4096))
+        assert all(torch.equal(out[i : i + rows], a[i : i + rows]) for i in range(0, len(a), rows))
 
 
 # (up, down, taps) that have kernels of their own; 12 taps are separable.

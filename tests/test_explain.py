@@ -241,7 +241,7 @@ def test_taps_that_meet_no_pixel_are_left_out(direction, size, kernel, stride, p
 
 
 def test_every_kernel_is_chosen_somewhere():
-    files = {path.stem for path in (CSRC / "cuda/depthwise_conv2d").glob("*.cu")}
+    files = {path.stem for path in (CSRC / "cuda/depthwise_conv2d").glob("*.cu")} - {"add_splits"}
     assert {row[-1].split()[0] for row in [*RULES, *MEASURED]} == files | TORCH
 
 

@@ -16,11 +16,11 @@ constexpr int64_t kLongRow = 512;     // elements: from here on a row fills at l
 constexpr int64_t kMaxBlocks = 4096;  // of `columns` with sums: several waves on the largest GPU
 constexpr int64_t kMinSummed = 32;    // elements that share an entry of the workspace, at least: 4 % of the traffic
 
-// Functions of the activations for float32 and, not inlined, because they are long and used everywhere, for float64.
+// Functions of the activations for float32 and float64.
 struct Libdevice {
 #define CUSTOMOPS_FUNCTION(name)                                              \
   static __device__ __forceinline__ float name(float x) { return ::name(x); } \
-  static __device__ __noinline__ double name(double x) { return ::name(x); }
+  static __device__ __forceinline__ double name(double x) { return ::name(x); }
   CUSTOMOPS_FUNCTION(exp)
   CUSTOMOPS_FUNCTION(expm1)
   CUSTOMOPS_FUNCTION(log1p)
@@ -54,9 +54,43 @@ struct Approximate {
 template <class T>
 using Functions = std::conditional_t<sizeof(T) == 2, Approximate, Libdevice>;
 
+// Stands for every curved activation in float64, where one kernel switches between them when it runs: with a kernel for
+// each, float64 took a quarter of this file's machine code.
+struct AnyCurved {
+  static constexpr bool kCurved = true;
+};
+
+template <class Act, class T>
+using Compiled = std::conditional_t<Act::kCurved && std::is_same_v<T, double>, AnyCurved, Act>;
+
+// What bias_act_element takes and gives.
+template <int order, class A>
+struct Element {
+  A in[order + 1], bias, out[kBiasActOutputs<order>];
+};
+
+template <int order>
+__device__ __noinline__ Element<order, double> curved_element(BiasActSetting::Act act,
+                                                              const BiasActScalars<double>& scalars,
+                                                              Element<order, double> e) {
+  const auto compute = [&](auto act) {
+    bias_act_element<order, decltype(act), Libdevice>(scalars, e.in, e.bias, e.out);
+  };
+  switch (act) {
+    case BiasActSetting::leaky: __builtin_unreachable();
+    case BiasActSetting::tanh: compute(Tanh()); break;
+    case BiasActSetting::sigmoid: compute(Sigmoid()); break;
+    case BiasActSetting::elu: compute(Elu()); break;
+    case BiasActSetting::softplus: compute(Softplus()); break;
+    case BiasActSetting::swish: compute(Swish()); break;
+  }
+  return e;
+}
+
 template <int order, class T>
 struct Operands {
   BiasActScalars<acc_t<T>> scalars;
+  BiasActSetting::Act act;
   int64_t n, channels, inner;
   const T* in[order + 1];  // the last may be null: see BiasActProblem
   T* out[kBiasActOutputs<order>];
@@ -80,13 +114,17 @@ __device__ __forceinline__ void compute(const Operands<order, T>& o, const Vecto
   using A = acc_t<T>;
 #pragma unroll
   for (int v = 0; v < n; ++v) {
-    A from[order + 1], to[kBiasActOutputs<order>];
+    Element<order, A> e;
+    e.bias = bias[v];
 #pragma unroll
-    for (int k = 0; k <= order; ++k) from[k] = widen(x[k].at[v]);
-    bias_act_element<order, Act, Functions<T>>(o.scalars, from, bias[v], to);
+    for (int k = 0; k <= order; ++k) e.in[k] = widen(x[k].at[v]);
+    if constexpr (std::is_same_v<Act, AnyCurved>)
+      e = curved_element(o.act, o.scalars, e);
+    else
+      bias_act_element<order, Act, Functions<T>>(o.scalars, e.in, e.bias, e.out);
 #pragma unroll
-    for (int k = 0; k < kBiasActOutputs<order>; ++k) y[k].at[v] = narrow<T>(to[k]);
-    bias_grad[v] = to[kBiasActOutputs<order> - 1];
+    for (int k = 0; k < kBiasActOutputs<order>; ++k) y[k].at[v] = narrow<T>(e.out[k]);
+    bias_grad[v] = e.out[kBiasActOutputs<order> - 1];
   }
 }
 
@@ -286,7 +324,10 @@ struct BiasAct {
   template <int order>
   static void run(const BiasActProblem& p) {
     p.setting.visit<order>([&](auto act) {
-      dispatch(p.out[0].scalar_type(), [&](auto zero) { typed<order, decltype(act), decltype(zero)>(p); });
+      dispatch(p.out[0].scalar_type(), [&](auto zero) {
+        using T = decltype(zero);
+        typed<order, Compiled<decltype(act), T>, T>(p);
+      });
     });
   }
 
@@ -294,7 +335,8 @@ struct BiasAct {
   static void typed(const BiasActProblem& p) {
     using A = acc_t<T>;
     constexpr int kVector = kAccess / sizeof(T);
-    Operands<order, T> o{p.setting.scalars<A>(p.from_y), p.numel(), p.channels, p.inner, {}, {}, nullptr, nullptr};
+    Operands<order, T> o{
+        p.setting.scalars<A>(p.from_y), p.setting.act, p.numel(), p.channels, p.inner, {}, {}, nullptr, nullptr};
     for (size_t k = 0; k < p.in.size(); ++k) o.in[k] = static_cast<const T*>(p.in[k].const_data_ptr());
     for (size_t k = 0; k < p.out.size(); ++k) o.out[k] = static_cast<T*>(p.out[k].mutable_data_ptr());
     if (p.b) o.bias = static_cast<const T*>(p.b->const_data_ptr());

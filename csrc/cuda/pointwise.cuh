@@ -48,18 +48,18 @@ __global__ void __launch_bounds__(kThreads) flat(Pointers<T, kInputs> p, int64_t
 }
 
 // Rows are a multiple of kVector long. Bit k of `vectors`: input k has unit stride and is aligned in every row.
-template <int kVector, int kUnroll, class Index, class T, size_t kInputs, class Op>
+template <int kVector, int kUnroll, class T, size_t kInputs, class Op>
 __global__ void __launch_bounds__(kThreads)
-    strided(const __grid_constant__ Pointers<T, kInputs> p, const __grid_constant__ Geometry<kInputs, Index> g,
+    strided(const __grid_constant__ Pointers<T, kInputs> p, const __grid_constant__ Geometry<kInputs> g,
             unsigned vectors, Op op) {
   using V = Vector<T, kVector>;
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
-    const Index i = ((Index(blockIdx.x) * kUnroll + u) * kThreads + threadIdx.x) * kVector;
+    const uint32_t i = ((uint32_t(blockIdx.x) * kUnroll + u) * kThreads + threadIdx.x) * kVector;
     if (i >= g.elements) return;
-    Index rest = i, offset[kInputs] = {};
+    uint32_t rest = i, offset[kInputs] = {};
     for (int d = 0; d < g.dims; ++d) {
-      const Index at = d + 1 < g.dims ? g.size[d].divmod(rest) : rest;
+      const uint32_t at = d + 1 < g.dims ? g.size[d].divmod(rest) : rest;
 #pragma unroll
       for (size_t k = 0; k < kInputs; ++k) offset[k] += at * g.stride[k][d];
     }
@@ -86,6 +86,22 @@ bool fits_32_bits(const Walk<kInputs>& walk, int64_t n) {
   return *std::max_element(last, last + kInputs + 1) < std::numeric_limits<int32_t>::max() / 2;
 }
 
+// Calls f(walk, p, n) for parts of a walk whose indices fit 32 bits: halves along the outermost dimension, as often as
+// needed.
+template <class T, size_t kInputs, class F>
+void for_each_part(Walk<kInputs> walk, Pointers<T, kInputs> p, int64_t n, const F& f) {
+  if (fits_32_bits(walk, n)) return f(walk, p, n);
+  const int outermost = walk.dims - 1;
+  const int64_t size = walk.size[outermost], slice = n / size;
+  for (const int64_t part : {size / 2, size - size / 2}) {
+    walk.size[outermost] = part;
+    walk.dims = part == 1 ? std::max(outermost, 1) : outermost + 1;
+    for_each_part(walk, p, part * slice, f);
+    for (size_t k = 0; k < kInputs; ++k) p.in[k] += part * walk.stride[k][outermost];
+    p.out += part * slice;
+  }
+}
+
 // Whether vectors along dimension `along` of input k, where its stride is 1, are aligned wherever they start.
 template <class T, size_t kInputs>
 bool whole_vectors(const Walk<kInputs>& walk, size_t k, const T* base, int along) {
@@ -94,11 +110,11 @@ bool whole_vectors(const Walk<kInputs>& walk, size_t k, const T* base, int along
   return aligned(base);
 }
 
-template <class Index, class T, size_t kInputs, class Op>
+template <class T, size_t kInputs, class Op>
 void launch_strided(const Walk<kInputs>& walk, const Pointers<T, kInputs>& p, int64_t n, const Op& op,
                     cudaStream_t stream) {
   constexpr int kVector = kAccess / sizeof(T);
-  const Geometry<kInputs, Index> g(walk, n);
+  const Geometry<kInputs> g(walk, n);
   const bool whole_out = walk.size[0] % kVector == 0 && aligned(p.out);
   unsigned vectors = 0;
   for (size_t k = 0; k < kInputs; ++k)
@@ -109,7 +125,7 @@ void launch_strided(const Walk<kInputs>& walk, const Pointers<T, kInputs>& p, in
       if (walk.stride[k][d] != 1 || walk.size[d] < kMinTile) continue;
       const int64_t along = blocks(walk.size[0], kTile), across = blocks(walk.size[d], kTile);
       const bool whole_in = walk.size[d] % kVector == 0 && whole_vectors(walk, k, p.in[k], d);
-      const Tiling<Index> t{d, k, whole_in, whole_out, vectors, Divider<Index>(along), Divider<Index>(across)};
+      const Tiling t{d, k, whole_in, whole_out, vectors, Divider<uint32_t>(along), Divider<uint32_t>(across)};
       const int64_t tiles = n / walk.size[0] / walk.size[d] * along * across;
       transposed<<<unsigned(tiles), kThreads, 0, stream>>>(p, g, t, op);
       return;
@@ -143,10 +159,10 @@ void pointwise_into(const char* name, Tensor& out, IntHeaderOnlyArrayRef sizes, 
       flat<kVector, kUnroll><<<blocks(n, kThreads * kVector * kUnroll), kThreads, 0, stream>>>(p, n, op);
     else if (same)
       flat<1, kScalars><<<blocks(n, kThreads * kScalars), kThreads, 0, stream>>>(p, n, op);
-    else if (fits_32_bits(walk, n))
-      launch_strided<uint32_t>(walk, p, n, op, stream);
     else
-      launch_strided<uint64_t>(walk, p, n, op, stream);
+      for_each_part(walk, p, n, [&](const auto& part, const auto& pointers, int64_t elements) {
+        launch_strided(part, pointers, elements, op, stream);
+      });
   });
 }
 

@@ -96,24 +96,27 @@ __device__ void copy_span(const T* in, int64_t start, int count, int64_t element
 
 // Goes through `images` images, with room for `stages` of them in shared memory: load(stage) starts the copies of the
 // next image, use(stage) computes the oldest one. For all threads of a block; sees what they wrote into shared memory
-// before.
-template <class Load, class Use>
+// before. With kOneLoad, the machine code has `load` once instead of twice, for kernels that take no longer so.
+template <bool kOneLoad = false, class Load, class Use>
 __device__ void for_images(int images, int stages, const Load& load, const Use& use) {
   __syncthreads();
-  for (int s = 0; s + 1 < stages; ++s) {
+  for (int s = 0; !kOneLoad && s + 1 < stages; ++s) {
     if (s < images) load(s);
     commit_copies();
   }
-  for (int n = 0, stage = 0; n < images; ++n) {
-    if (stages > 1) wait_copies(stages - 2);
-    __syncthreads();
+#pragma unroll 1
+  for (int n = kOneLoad ? 1 - stages : 0, stage = kOneLoad && stages > 1; n < images; ++n) {
+    if (n >= 0) {  // before, nothing has been copied
+      if (stages > 1) wait_copies(stages - 2);
+      __syncthreads();
+    }
     if (n + stages - 1 < images) load(stage == 0 ? stages - 1 : stage - 1);
     commit_copies();
     if (stages == 1) {
       wait_copies(0);
       __syncthreads();
     }
-    use(stage);
+    if (n >= 0) use(stage);
     if (++stage == stages) stage = 0;
   }
 }

@@ -34,7 +34,7 @@ void launch(const WgradProblem& problem, cudaStream_t stream) {
   params.out = partial.data();
   const int64_t threads = round_up(params.planes * tiles * slices, kWarp);
   launch_kernel<large<T, true>>(Kernel::kWgradLarge, groups, splits, threads, bytes, params, stream);
-  launch_add_splits<T>(problem, partial, splits, stream);
+  launch_add_splits(problem, partial, splits, stream);
 }
 
 }  // namespace

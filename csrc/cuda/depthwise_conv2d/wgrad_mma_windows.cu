@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kBlock, 5) wgrad_mma_windows(const __grid_cons
       }
     }
   };
-  for_images(end - begin, params.stages, load, compute);
+  for_images<true>(end - begin, params.stages, load, compute);
 
   __syncthreads();
   float* const sums = reinterpret_cast<float*>(shared);

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kBlock, 4) wgrad_planes(const __grid_constant_
         add_taps<R>(i, grad, row, S::kShift, sum);
       }
     };
-    for_images(end - begin, params.stages, load, compute);
+    for_images<true>(end - begin, params.stages, load, compute);
   }
 
   A* const sums = reinterpret_cast<A*>(shared);
