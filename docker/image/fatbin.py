@@ -25,6 +25,7 @@ class Image(NamedTuple):
     compressed: bool
     version: tuple[int, int]  # of PTX, such as (8, 4) of CUDA 12.4; of machine code, 1.7 before CUDA 13 and Blackwell
     specific: bool  # sm_90a: for GPUs of exactly this architecture
+    content: bytes = b""  # these, after a header
 
 
 def units(library: Library) -> list[list[Image]]:
@@ -99,7 +100,8 @@ def read_unit(data: bytes, start: int) -> tuple[list[Image], int]:
         if kind not in KINDS or header < 64:
             raise Refused(f"has device code of unknown kind {kind}")
         specific = bool(FLAGS.unpack_from(data, at)[0] & SPECIFIC)
-        images.append(Image(KINDS[kind], architecture, stored, compressed > 0, (major, minor), specific))
+        content = data[at : at + header + stored]
+        images.append(Image(KINDS[kind], architecture, stored, compressed > 0, (major, minor), specific, content))
         at += header + stored
     if at != end:
         raise Refused(f"has a unit of device code that ends at {end}, and whose entries end at {at}")
