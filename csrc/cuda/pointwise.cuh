@@ -89,8 +89,9 @@ bool fits_32_bits(const Walk<kInputs>& walk, int64_t n) {
 // Calls f(walk, p, n) for parts of a walk whose indices fit 32 bits: halves along the outermost dimension, as often as
 // needed.
 template <class T, size_t kInputs, class F>
-void for_each_part(Walk<kInputs> walk, Pointers<T, kInputs> p, int64_t n, const F& f) {
-  if (fits_32_bits(walk, n)) return f(walk, p, n);
+void for_each_part(const Walk<kInputs>& whole, Pointers<T, kInputs> p, int64_t n, const F& f) {
+  if (fits_32_bits(whole, n)) return f(whole, p, n);
+  Walk<kInputs> walk = whole;
   const int outermost = walk.dims - 1;
   const int64_t size = walk.size[outermost], slice = n / size;
   for (const int64_t part : {size / 2, size - size / 2}) {
