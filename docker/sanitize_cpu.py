@@ -19,7 +19,7 @@ from common import CACHE, ROOT, Failure, environment, main_guard, virtual_enviro
 FOLDER = CACHE / "sanitize"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
 # Vectors of the wider instruction sets are passed between functions that are inlined from -O1 on: without, they get lost.
-FULL, QUICK = ["-O1"], ["-O0", "-DCUSTOMOPS_ONLY_BASELINE"]
+FULL, QUICK = ["-O1"], ["-O0", "-DCUSTOMOPS_ONLY_BASELINE", "-DCUSTOMOPS_EVERY_LOOP"]
 WITHOUT_KERNELS = (
     "test_cuda.py",
     "test_loader.py",

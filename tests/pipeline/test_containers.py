@@ -163,7 +163,7 @@ def test_the_test_image_has_no_compiler():
 def test_docker_run_leaves_a_checked_wheel_to_the_folders_owner(root, tmp_path):
     project = tmp_path / "project"
     subprocess.run(["bash", root / "docker/image/stage-source.sh", root, project], check=True)
-    # A third of the compiler's time: make wheel and make verify compile all of it.
+    # A fifth of the compiler's time: make wheel and make verify compile all of it.
     instructions = project / "csrc/cpu/simd.h"
     instructions.write_text(f"#define CUSTOMOPS_ONLY_BASELINE\n{instructions.read_text()}")
     before = sorted(p.relative_to(project) for p in project.rglob("*"))
