@@ -2,8 +2,8 @@
 # Runs the op tests on this machine's GPUs, with its own torch: test-gpu.sh [--sanitize] [PYTHON [DIST [TESTS]]]
 #
 # Requires one wheel in DIST, the folder TESTS, and a PYTHON with torch, pytest, hypothesis and SciPy. Installs the wheel
-# into a temporary folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer on our
-# kernels.
+# into a temporary folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer (or those
+# that TOOLS names) on our kernels, over every ONE_IN-th test, in four processes if Python has pytest-xdist.
 set -euo pipefail
 
 sanitize=false
@@ -39,6 +39,8 @@ if ! $sanitize; then
   "${suite[@]}"
   exit
 fi
+suite+=(--one-in="${ONE_IN:-20}")
+if "$python" -c 'import xdist' 2>/dev/null; then suite+=(--numprocesses=4); fi
 # memcheck detects an access beyond a tensor's end only if each tensor is its own allocation, but graphs require torch's
 # cache. The tools check our kernels only; initcheck must also see what torch's kernels write.
 for tool in ${TOOLS:-memcheck racecheck initcheck synccheck}; do
@@ -47,6 +49,6 @@ for tool in ${TOOLS:-memcheck racecheck initcheck synccheck}; do
   if [[ $tool == memcheck ]]; then tests+=" and not graph" environment=(PYTORCH_NO_CUDA_MEMORY_CACHING=1); fi
   if [[ $tool == initcheck ]]; then ours=(); fi
   env "${environment[@]}" compute-sanitizer --tool="$tool" "${ours[@]}" \
-    --target-processes=application-only --show-backtrace=no --error-exitcode=99 "${suite[@]}" -m "$tests" ||
+    --target-processes=all --show-backtrace=no --error-exitcode=99 "${suite[@]}" -m "$tests" ||
     { status=$?; echo "error: $tool found errors, or tests failed (exit status $status)" >&2; exit 1; }
 done
