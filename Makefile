@@ -72,8 +72,8 @@ test:  ## the op tests against the wheel of dist/ (built if absent), then the pi
 test-ways:  ## the op tests against the JIT and the CMake build, and the tests of all three builds
 	$(RUN) docker/ways.py
 
-sanitize:  ## the op tests on GPUs under compute-sanitizer, four tools (TOOLS=memcheck: one), one in ONE_IN=20
-	@ONE_IN="$(or $(ONE_IN),20)" bash docker/test-gpu.sh --sanitize "$(PYTHON)"
+sanitize:  ## the op tests on GPUs under compute-sanitizer, four tools (TOOLS=memcheck: one); ONE_IN=20: one test in 20
+	@bash docker/test-gpu.sh --sanitize "$(PYTHON)"
 
 sanitize-cpu:  ## the CPU library under ASan and UBSan: random calls for SECONDS=20 an instruction set; op tests, one in ONE_IN=20
 	$(RUN) docker/sanitize_cpu.py --seconds "$(or $(SECONDS),20)" --seed "$(or $(SEED),0)" --one-in "$(or $(ONE_IN),20)"

@@ -3,7 +3,7 @@
 #
 # Requires one wheel in DIST, the folder TESTS, and a PYTHON with torch, pytest, hypothesis and SciPy. Installs the wheel
 # into a temporary folder, so that nothing on the machine changes. --sanitize runs every tool of compute-sanitizer (or those
-# that TOOLS names) on our kernels, over every ONE_IN-th test, in four processes if Python has pytest-xdist.
+# that TOOLS names) on our kernels, over every test, or every ONE_IN-th, in four processes if Python has pytest-xdist.
 set -euo pipefail
 
 sanitize=false
@@ -39,7 +39,7 @@ if ! $sanitize; then
   "${suite[@]}"
   exit
 fi
-suite+=(--one-in="${ONE_IN:-20}")
+suite+=(--one-in="${ONE_IN:-1}")
 if "$python" -c 'import xdist' 2>/dev/null; then suite+=(--numprocesses=4); fi
 # memcheck detects an access beyond a tensor's end only if each tensor is its own allocation, but graphs require torch's
 # cache. The tools check our kernels only; initcheck must also see what torch's kernels write.
