@@ -38,6 +38,19 @@ __device__ acc_t<T> widen(T x) {
     return x;
 }
 
+// Element i of a vector. bfloat16 is the upper half of a float32: what is the upper half of a word already is only
+// masked.
+template <class T, int n>
+__device__ acc_t<T> widen(const Vector<T, n>& vector, int i) {
+  if constexpr (std::is_same_v<T, c10::BFloat16> && n % 2 == 0) {
+    uint32_t pair;
+    memcpy(&pair, &vector.at[i / 2 * 2], sizeof pair);
+    return __uint_as_float(i % 2 ? pair & 0xffff0000u : pair << 16);
+  } else {
+    return widen(vector.at[i]);
+  }
+}
+
 template <class T>
 __device__ T narrow(acc_t<T> x) {
   if constexpr (std::is_same_v<T, c10::BFloat16>)

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kBlock, 2) fwd_pixels(const __grid_constant__ 
           const int shift = kShifted ? shift_of<T>(element + j * params.channels) : 0;
           const V value = *reinterpret_cast<const V*>(from + j * params.tile.pixel + shift);
 #pragma unroll
-          for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value.at[v]);
+          for (int v = 0; v < S::kLanes; ++v) row[j][v] = widen(value, v);
         }
         add_row<R>(i, taps, row, 0, sum);
       }

@@ -48,24 +48,25 @@ struct PlaneRun {
 
   // Bytes before the run of image n, in the accesses that copy it. That of image n + i is (lead(n) + i * pitch) % 16.
   __device__ int lead(int n) const { return int(reinterpret_cast<uintptr_t>(from + n * image) % kAccess); }
-  // Copies what lies between multiples of 16 bytes: the tensor starts at one, and nothing beyond its end is read.
+  // Copies what lies between multiples of 16 bytes: the tensor starts at one. Where it ends before one, the runs in its
+  // last 16 bytes are copied up to there, and then by elements: nothing beyond the end is read. That is one run, or
+  // some of images of a few bytes.
   __device__ void copy(unsigned raw, int first, int images) const {
     const int lane = threadIdx.x % kWarp, first_lead = lead(first);
+    const uintptr_t stop = reinterpret_cast<uintptr_t>(from + (first + images - 1) * image) + bytes;
+    const unsigned rest = unsigned(stop % kAccess);
+    const bool beyond = rest > 0 && stop - rest + kAccess > reinterpret_cast<uintptr_t>(end);
+    const unsigned image_bytes = unsigned(min(image * int64_t(sizeof(T)), int64_t(kAccess)));
+    const int whole_runs = beyond ? images - int((rest + image_bytes - 1) / image_bytes) : images;
     for (int i = threadIdx.x / kWarp; i < images; i += blockDim.x / kWarp) {
-      const int to = first_lead + i * pitch, before = to % kAccess;
+      const int to = first_lead + i * pitch, before = to % kAccess, size = before + bytes;
       const char* const at = reinterpret_cast<const char*>(from + (first + i) * image) - before;
-      for (int b = lane * kAccess; b < before + bytes; b += kWarp * kAccess) {
-        const unsigned target = raw + to - before + b;
-        const int64_t left = reinterpret_cast<const char*>(end) - (at + b);
-        if (left >= kAccess) {
-          copy_async<kAccess, true>(target, at + b);
-        } else {  // the tensor ends within these 16 bytes
-          const int half = int(left) & 8, quarter = int(left) & 4;
-          if (half) copy_async<8>(target, at + b);
-          if (quarter) copy_async<4>(target + half, at + b + half);
-          if (left & 2) copy_async<2>(target + half + quarter, at + b + half + quarter);
-        }
-      }
+      const int whole = i < whole_runs ? size : size / kAccess * kAccess;
+#pragma unroll 1
+      for (int b = lane * kAccess; b < whole; b += kWarp * kAccess)
+        copy_async<kAccess, true>(raw + to - before + b, at + b);
+      if (const int b = whole + lane * int(sizeof(T)); i >= whole_runs && b < size)
+        copy_async<sizeof(T)>(raw + to - before + b, at + b);
     }
   }
   template <class Item>
@@ -136,11 +137,11 @@ __device__ void add_rows(const WholePlanesParams<T>& params, const T* in, const 
       for (int i = 0; i < S::kVectors; ++i) window[i] = from[i];
       float row[S::kSpan];
 #pragma unroll
-      for (int i = 0; i < S::kSpan; ++i) row[i] = widen(window[i / S::kX].at[i % S::kX]);
+      for (int i = 0; i < S::kSpan; ++i) row[i] = widen(window[i / S::kX], i % S::kX);
 #pragma unroll
       for (int x = 0; x < S::kX; ++x)
 #pragma unroll
-        for (int k = 0; k < S::kTaps; ++k) own[k] += widen(gradient.at[x]) * row[x * S::kDown + k];
+        for (int k = 0; k < S::kTaps; ++k) own[k] += widen(gradient, x) * row[x * S::kDown + k];
     }
 #pragma unroll
   for (int k = 0; k < S::kTaps; ++k)
