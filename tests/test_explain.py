@@ -72,6 +72,10 @@ MEASURED = [
     ("dgrad", "H200", "float32", "nchw", (64, 128, 56, 56), (9, 9), 2, 4, 1, "fwd_sliding"),
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),
     ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (5, 5), 2, 2, 1, "fwd_pixels"),
+    ("fwd", "H200", "bfloat16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma_pixels"),
+    ("dgrad", "H200", "float16", "nhwc", (64, 96, 56, 56), (7, 7), 2, 3, 1, "fwd_mma_pixels"),
+    ("fwd", "V100", "bfloat16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_pixels"),  # no tensor cores for it
+    ("fwd", "H200", "bfloat16", "nhwc", (64, 100, 56, 56), (7, 7), 1, 3, 1, "fwd_pixels"),  # no vectors of eight channels
     ("fwd", "H200", "float32", "nhwc", (64, 96, 56, 56), (3, 3), 2, 1, 1, "fwd_direct"),
     ("fwd", "H200", "float32", "nhwc", (64, 97, 56, 56), (3, 3), 1, 1, 1, "fwd_direct"),  # no vectors of channels
     ("fwd", "H200", "float16", "nhwc", (64, 97, 56, 56), (9, 9), 1, 4, 1, "fwd_mma after a copy"),
@@ -130,6 +134,8 @@ REFUSED = [
     ("fwd", "V100", "float16", "nhwc", (64, 97, 56, 56), (9, 9), 1, 4, 1, "fwd_mma after a copy"),
     ("fwd", "V100", "float16", "nchw", (16, 256, 1, 1600), (1, 31), 1, (0, 15), 1, "fwd_mma_lines"),
     ("fwd", "H200", "float16", "nhwc", (64, 129, 56, 56), (3, 3), 1, 4, 4, "fwd_direct"),
+    ("fwd", "V100", "bfloat16", "nhwc", (64, 96, 56, 56), (7, 7), 1, 3, 1, "fwd_mma_pixels"),
+    ("fwd", "H200", "bfloat16", "nhwc", (64, 100, 56, 56), (7, 7), 1, 3, 1, "fwd_mma_pixels"),
     ("wgrad", "T4", "float16", "nchw", (64, 96, 56, 56), (7, 7), 1, 3, 1, "wgrad_mma_planes"),
 ]
 

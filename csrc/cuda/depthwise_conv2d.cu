@@ -36,6 +36,7 @@ void launch_forward(Kernel kernel, const ForwardProblem& problem, cudaStream_t s
     case Kernel::kFwdChannels: return launch_fwd_channels(problem, stream);
     case Kernel::kFwdColumns: return launch_fwd_columns(problem, stream);
     case Kernel::kFwdMmaLines: return launch_fwd_mma_lines(problem, stream);
+    case Kernel::kFwdMmaPixels: return launch_fwd_mma_pixels(problem, stream);
     case Kernel::kFwdDenseRows: return launch_fwd_dense_rows(problem, stream);
     case Kernel::kFwdRows: return launch_fwd_rows(problem, stream);
     case Kernel::kFwdRuns: return launch_fwd_runs(problem, stream);

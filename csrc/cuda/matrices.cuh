@@ -75,4 +75,54 @@ __device__ void multiply_8(float (&sum)[4], const uint32_t* a, const uint32_t* b
 #endif
 }
 
+// 16x32 by 32x8, where at most two of every four neighbours in a row of the first matrix are not zero: `a` has two of
+// each four. metadata: their positions, two bits each, ascending; lower half: of row lane / 4, upper half: lane / 4
+// + 8. Lanes 4n have those of columns 0 to 15, lanes 4n + 1 those of 16 to 31.
+template <class T>
+__device__ void multiply_sparse_32(float (&sum)[4], const uint32_t* a, const uint32_t* b, uint32_t metadata) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+// From CUDA 12.5 on ptxas can be told that positions ascend; without that, later GPUs may be slow.
+#if __CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 5)
+#define CUSTOMOPS_SPARSE "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32."
+#else
+#define CUSTOMOPS_SPARSE "mma.sp.sync.aligned.m16n8k32.row.col.f32."
+#endif
+  if constexpr (std::is_same_v<T, c10::Half>)
+    asm volatile(
+        CUSTOMOPS_SPARSE "f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, 0;"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]), "r"(metadata));
+  else
+    asm volatile(CUSTOMOPS_SPARSE
+                 "bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, 0;"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3]),
+                   "r"(metadata));
+#undef CUSTOMOPS_SPARSE
+#endif
+}
+
+// Two numbers rounded to 16 bits, the first in the lower half.
+template <class Two>
+__device__ Two round_two(float low, float high) {
+  if constexpr (std::is_same_v<Two, __half2>)
+    return __floats2half2_rn(low, high);
+  else
+    return __floats2bfloat162_rn(low, high);
+}
+template <class Two>
+__device__ uint32_t bits_of(Two two) {
+  uint32_t bits;
+  memcpy(&bits, &two, sizeof bits);
+  return bits;
+}
+
+// Transposes a matrix of 8x8: a lane gives two neighbours of a row, and gets two of a column.
+__device__ inline uint32_t transpose_matrix(uint32_t two) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(two));
+#endif
+  return two;
+}
+
 }  // namespace customops::cuda

@@ -96,14 +96,16 @@ __device__ void copy_span(const T* in, int64_t start, int count, int64_t element
 
 // Goes through `images` images, with room for `stages` of them in shared memory: load(stage) starts the copies of the
 // next image, use(stage) computes the oldest one. For all threads of a block; sees what they wrote into shared memory
-// before. With kOneLoad, the machine code has `load` once instead of twice, for kernels that take no longer so.
-template <bool kOneLoad = false, class Load, class Use>
-__device__ void for_images(int images, int stages, const Load& load, const Use& use) {
+// before. meanwhile() is called once, while the first images are on their way. With kOneLoad, the machine code has
+// `load` once instead of twice, for kernels that take no longer so.
+template <bool kOneLoad = false, class Load, class Use, class Meanwhile>
+__device__ void for_images(int images, int stages, const Load& load, const Use& use, const Meanwhile& meanwhile) {
   __syncthreads();
   for (int s = 0; !kOneLoad && s + 1 < stages; ++s) {
     if (s < images) load(s);
     commit_copies();
   }
+  meanwhile();
 #pragma unroll 1
   for (int n = kOneLoad ? 1 - stages : 0, stage = kOneLoad && stages > 1; n < images; ++n) {
     if (n >= 0) {  // before, nothing has been copied
@@ -119,6 +121,10 @@ __device__ void for_images(int images, int stages, const Load& load, const Use& 
     if (n >= 0) use(stage);
     if (++stage == stages) stage = 0;
   }
+}
+template <bool kOneLoad = false, class Load, class Use>
+__device__ void for_images(int images, int stages, const Load& load, const Use& use) {
+  for_images<kOneLoad>(images, stages, load, use, [] {});
 }
 
 // What a thread copies into shared memory for each image of a batch. The offsets of its first kKept vectors stay in

@@ -143,6 +143,7 @@ void launch_fwd_direct(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_channels(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_columns(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_mma_lines(const ForwardProblem& problem, cudaStream_t stream);
+void launch_fwd_mma_pixels(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_dense_rows(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_rows(const ForwardProblem& problem, cudaStream_t stream);
 void launch_fwd_runs(const ForwardProblem& problem, cudaStream_t stream);

@@ -15,6 +15,7 @@ enum class Kernel {
   kFwdChannels,
   kFwdColumns,
   kFwdMmaLines,
+  kFwdMmaPixels,
   kFwdDenseRows,
   kFwdRows,
   kFwdRuns,
@@ -46,13 +47,13 @@ constexpr int kKernels = int(Kernel::kWgradTorch) + 1;
 // The name of the file that has the kernel, or of the kernel in it.
 inline const char* name_of(Kernel kernel) {
   constexpr const char* kNames[] = {
-      "fwd_small",        "fwd_mma",           "fwd_planes",       "fwd_large",     "fwd_pixels",
-      "fwd_direct",       "fwd_channels",      "fwd_columns",      "fwd_mma_lines", "fwd_dense_rows",
-      "fwd_rows",         "fwd_runs",          "fwd_whole_planes", "fwd_scale",     "fwd_simple",
-      "fwd_sliding",      "fwd_torch",         "fwd_cudnn",        "wgrad_small",   "wgrad_mma_planes",
-      "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_mma_lines",  "wgrad_planes",  "wgrad_whole_planes",
-      "wgrad_pixels",     "wgrad_direct",      "wgrad_large",      "wgrad_rows",    "wgrad_correlation",
-      "wgrad_points",     "wgrad_scale",       "wgrad_sliding",    "wgrad_torch"};
+      "fwd_small",          "fwd_mma",          "fwd_planes",        "fwd_large",        "fwd_pixels",
+      "fwd_direct",         "fwd_channels",     "fwd_columns",       "fwd_mma_lines",    "fwd_mma_pixels",
+      "fwd_dense_rows",     "fwd_rows",         "fwd_runs",          "fwd_whole_planes", "fwd_scale",
+      "fwd_simple",         "fwd_sliding",      "fwd_torch",         "fwd_cudnn",        "wgrad_small",
+      "wgrad_mma_planes",   "wgrad_mma_pixels", "wgrad_mma_windows", "wgrad_mma_lines",  "wgrad_planes",
+      "wgrad_whole_planes", "wgrad_pixels",     "wgrad_direct",      "wgrad_large",      "wgrad_rows",
+      "wgrad_correlation",  "wgrad_points",     "wgrad_scale",       "wgrad_sliding",    "wgrad_torch"};
   return kNames[int(kernel)];
 }
 
@@ -144,6 +145,17 @@ inline bool fwd_pixels_takes(const Problem& problem) {
     return false;
   if (is_step(problem, 1, 1)) return problem.x.taps == 3 || problem.x.taps == 5 || problem.x.taps == 7;
   return (is_step(problem, 1, 2) || is_step(problem, 2, 1)) && (problem.x.taps == 5 || problem.x.taps == 7);
+}
+
+// channels_last, 16-bit, 5x5 and 7x7 at strides 1 and 2, and whole vectors of channels: tensor cores.
+constexpr int64_t kFwdMmaPixelsShared = 72 << 10;  // bytes of the largest block, with one image in it
+inline bool fwd_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
+  if (!problem.channels_last || !is_16_bit(problem.dtype) || !has_tensor_cores(gpu) ||
+      gpu.shared_a_block < kFwdMmaPixelsShared || !is_square(problem) || !has_int32_images(problem) ||
+      !starts_at_phase(problem.y) || !starts_at_phase(problem.x) || !has_channel_vectors(problem, 8))
+    return false;
+  return (is_step(problem, 1, 1) || is_step(problem, 1, 2) || is_step(problem, 2, 1)) &&
+         (problem.x.taps == 5 || problem.x.taps == 7);
 }
 
 // The channels that a thread of fwd_direct takes; 0: it does not take the problem.
@@ -527,12 +539,13 @@ inline bool torch_cudnn_takes(const Problem& problem) {
 
 // Whether channels_last images may be copied into contiguous ones for it. torch's native kernel copies them in any
 // case; copying the result back as well pays off under large windows. fwd_mma_lines and fwd_dense_rows never gained by
-// it; the others below were not measured after a copy.
+// it, and fwd_mma_pixels does not take contiguous images; the others below were not measured after a copy.
 inline bool may_copy_to_planes(Kernel kernel) {
   switch (kernel) {
     case Kernel::kFwdCudnn:
     case Kernel::kFwdColumns:
     case Kernel::kFwdMmaLines:
+    case Kernel::kFwdMmaPixels:
     case Kernel::kFwdDenseRows:
     case Kernel::kFwdRuns:
     case Kernel::kFwdWholePlanes:
@@ -553,6 +566,7 @@ inline bool takes(Kernel kernel, const Problem& problem, const Gpu& gpu) {
     case Kernel::kFwdChannels: return fwd_channels_takes(problem);
     case Kernel::kFwdColumns: return fwd_columns_takes(problem);
     case Kernel::kFwdMmaLines: return fwd_mma_lines_takes(problem, gpu);
+    case Kernel::kFwdMmaPixels: return fwd_mma_pixels_takes(problem, gpu);
     case Kernel::kFwdDenseRows: return fwd_dense_rows_takes(problem);
     case Kernel::kFwdRows: return fwd_rows_takes(problem);
     case Kernel::kFwdRuns: return fwd_runs_takes(problem);
