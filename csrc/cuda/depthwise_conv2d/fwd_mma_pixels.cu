@@ -1,5 +1,5 @@
-// depthwise_conv2d, forward and dgrad, for channels_last float16 and bfloat16 images under 5x5 and 7x7 taps, also at
-// stride 2, on tensor cores.
+// depthwise_conv2d, forward and dgrad, for channels_last float16 and bfloat16 images under 5x5 and 7x7 taps at stride
+// 1, on tensor cores; at stride 2 forward under 5x5 taps, and dgrad under 7x7.
 //
 // For eight channels and one column of taps, outputs are a product of two matrices, A (16x32) and B (32x8). B has the
 // pixels as they lie in memory: row 8p + c is channel c of pixel p, of four below each other; each column is a tile of
@@ -30,7 +30,7 @@ constexpr unsigned kAllLanes = 0xffffffff;
 
 template <class R>
 struct FwdMmaPixelsTile {
-  static constexpr int kX = R::kUp == 2 ? 8 : (R::kTaps == 7 && R::kDown == 2 ? 2 : 4), kY = 2;
+  static constexpr int kX = R::kUp == 2 ? 8 : 4, kY = 2;
   static constexpr int kPixels = kX * kY, kTaps = R::kTaps * R::kTaps;
   static constexpr int kSpanX = R::span(kX), kSpanY = R::span(kY), kSteps = (kSpanY + kRows - 1) / kRows;
   static constexpr int kStepX = kX * R::kDown / R::kUp, kStepY = kY * R::kDown / R::kUp;  // pixels to the next tile
@@ -384,20 +384,15 @@ void launch(const ForwardProblem& problem, cudaStream_t stream) {
                                       stream);
 }
 
-template <class T, int taps>
-void launch_taps(const ForwardProblem& problem, cudaStream_t stream) {
-  if (is_step(problem, 1, 1)) return launch<T, TapWindow<1, 1, taps>>(problem, stream);
-  if (is_step(problem, 1, 2)) return launch<T, TapWindow<1, 2, taps>>(problem, stream);
-  if (is_step(problem, 2, 1)) return launch<T, TapWindow<2, 1, taps>>(problem, stream);
-  fail_choice(Kernel::kFwdMmaPixels);
-}
-
 }  // namespace
 
 void launch_fwd_mma_pixels(const ForwardProblem& problem, cudaStream_t stream) {
   dispatch_16_bit(Kernel::kFwdMmaPixels, problem.dtype, [&](auto zero) {
     using T = decltype(zero);
-    problem.x.taps == 5 ? launch_taps<T, 5>(problem, stream) : launch_taps<T, 7>(problem, stream);
+    const bool five = problem.x.taps == 5, one = is_step(problem, 1, 1);
+    if (one)
+      return five ? launch<T, TapWindow<1, 1, 5>>(problem, stream) : launch<T, TapWindow<1, 1, 7>>(problem, stream);
+    five ? launch<T, TapWindow<1, 2, 5>>(problem, stream) : launch<T, TapWindow<2, 1, 7>>(problem, stream);
   });
 }
 

@@ -147,15 +147,16 @@ inline bool fwd_pixels_takes(const Problem& problem) {
   return (is_step(problem, 1, 2) || is_step(problem, 2, 1)) && (problem.x.taps == 5 || problem.x.taps == 7);
 }
 
-// channels_last, 16-bit, 5x5 and 7x7 at strides 1 and 2, and whole vectors of channels: tensor cores.
+// channels_last, 16-bit, whole vectors of channels, 5x5 and 7x7: tensor cores. At stride 2 forward under 5x5, dgrad
+// under 7x7 alone: with all of it, a wheel for ARM would have more than 40 MB.
 constexpr int64_t kFwdMmaPixelsShared = 72 << 10;  // bytes of the largest block, with one image in it
 inline bool fwd_mma_pixels_takes(const Problem& problem, const Gpu& gpu) {
   if (!problem.channels_last || !is_16_bit(problem.dtype) || !has_tensor_cores(gpu) ||
       gpu.shared_a_block < kFwdMmaPixelsShared || !is_square(problem) || !has_int32_images(problem) ||
       !starts_at_phase(problem.y) || !starts_at_phase(problem.x) || !has_channel_vectors(problem, 8))
     return false;
-  return (is_step(problem, 1, 1) || is_step(problem, 1, 2) || is_step(problem, 2, 1)) &&
-         (problem.x.taps == 5 || problem.x.taps == 7);
+  return ((is_step(problem, 1, 1) || is_step(problem, 1, 2)) && problem.x.taps == 5) ||
+         ((is_step(problem, 1, 1) || is_step(problem, 2, 1)) && problem.x.taps == 7);
 }
 
 // The channels that a thread of fwd_direct takes; 0: it does not take the problem.
