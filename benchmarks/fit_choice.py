@@ -16,6 +16,9 @@ four fifths of the cases and tries the forests on the last fifth, five times: th
 measured are slower than torch; and it compares what the C++ chooses with what was fitted, problem by problem.
 --uncertain prints the N of DRAWN random problems whose choice is the least certain, without those of the FILEs, for
 candidates.py --replay, and writes nothing: these are worth measuring. Needs numpy, g++ and torch's headers.
+
+After a fit, build and run `pytest tests/test_explain.py tests/test_depthwise_conv2d*.py`, all of them and without a GPU:
+they look for sizes that choose each kernel, and fail where none is left.
 """
 
 import argparse

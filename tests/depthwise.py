@@ -160,7 +160,8 @@ def size_that_chooses(chosen, directions, dtype, layout, shape, kernel, stride=1
         f"no size like {shape} chooses {chosen} for {' and '.join(directions)} of {dtype} {layout} on {device}, kernel "
         f"{kernel}, stride {stride}, padding {padding}, dilation {dilation}: {len(tried)} sizes with {steps=}, {least=} "
         f"and {levels=} were tried, from {min(tried)} to {max(tried)}, and chose {dict(named.most_common())}. Unless "
-        f"{chosen} should be chosen for some, let the test hold less, or remove the test and what it alone reaches"
+        f"{chosen} should be chosen for some, name another size in the test or let it hold less; or remove the test and "
+        "what it alone reaches"
     )
 
 
