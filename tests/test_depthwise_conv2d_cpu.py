@@ -9,6 +9,7 @@ from common import INSTRUCTION_SETS, in_forks, python
 from depthwise import (
     assert_close,
     opened,  # noqa: F401
+    randn,
 )
 
 
@@ -198,6 +199,50 @@ def test_weight_gradients_of_several_rows_at_once(shape, kernel, stride, pads, d
         padded, (shape[1], 1, *kernel), grad.double(), stride, 0, dilation, groups=shape[1]
     )
     assert_close(actual, exact)
+
+
+# Channels of a row, together, fill registers that those of a pixel do not; and the rest of a row overlaps a register.
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "taps", "stride", "pads", "dilation"),  # pads: top, bottom
+    [
+        ((3, 24, 19, 19), 11, 1, (5, 5), 1),
+        ((3, 20, 40, 13), 11, 1, (5, 5), 1),  # all taps at once
+        ((2, 20, 70, 31), 13, 1, (6, 2), 2),  # twice, and outputs in chunks
+        ((5, 10, 9, 7), 3, 1, (0, 2), 1),
+        ((4, 12, 31, 5), 5, 2, (9, 1), 3),
+        ((2, 21, 14, 11), 14, 1, (12, 13), 1),  # some outputs meet one tap
+        ((19, 9, 12, 3), 2, 1, (1, 0), 1),
+        ((1, 20, 13, 300), 5, 1, (4, 4), 1),  # several tiles of a row
+        ((300, 20, 24, 20), 3, 1, (1, 1), 1),  # far images: whole rows
+    ],
+)
+def test_weight_gradients_of_rows_as_pixels(shape, taps, stride, pads, dilation, dtype):
+    problem = [*shape, taps, 1, stride, 1, *pads, 0, 0, dilation, 1, 1]
+    chosen = torch.ops.customops._depthwise_conv2d_explain("wgrad", "cpu", problem, str(dtype).removeprefix("torch."))
+    if torch.ops.customops._cpu_capability().startswith("avx512") and dtype != torch.float64:
+        assert chosen.endswith("as pixels of more channels")
+    x = randn(*shape, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    padded = torch.nn.functional.pad(x.double(), (0, 0, *pads))
+    rows = (padded.shape[2] - dilation * (taps - 1) - 1) // stride + 1
+    grad = randn(*shape[:2], rows, shape[3], dtype=dtype, seed=1).contiguous(memory_format=torch.channels_last)
+    steps = (stride, 1), (0, 0), (dilation, 1)
+    exact = torch.nn.grad.conv2d_weight(padded, (shape[1], 1, taps, 1), grad.double(), *steps, shape[1])
+    actual = [
+        torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, taps, 1, stride, 1, pads[0], 0, dilation, 1, float32)
+        for float32 in ((False, True) if dtype.itemsize == 2 else (False,))
+    ]
+    for result in actual:
+        assert_close(result, exact)
+
+
+def test_weight_gradients_of_rows_as_pixels_beside_infinities():
+    x, grad = (randn(4, 24, 19, 7, seed=seed).contiguous(memory_format=torch.channels_last) for seed in range(2))
+    x[1, 3, 0, 2], x[2, 5, 18, 6] = torch.inf, torch.nan
+    actual = torch.ops.customops._depthwise_conv2d_grad_weight(grad, x, 11, 1, 1, 1, 5, 0, 1, 1, False)
+    bad = torch.zeros(24, 1, 11, 1, dtype=torch.bool)
+    bad[3, 0, :6], bad[5, 0, 5:] = True, True  # the taps that read the first row, and the last one
+    assert torch.equal(~actual.isfinite(), bad)
 
 
 # Pixels of 4096 bytes are read by shorter blocks or, where rows are long and windows large, from a buffer.

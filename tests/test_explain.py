@@ -372,7 +372,7 @@ IN_PLACE_TABLE = [
     ("float32", (8, 64, 28, 28), (3, 2), 1, False),
     ("float32", (8, 64, 28, 28), (3, 3), (2, 1), True),
     ("float32", (8, 64, 28, 28), (8, 1), 1, True),
-    ("float32", (8, 64, 28, 28), (10, 1), 1, False),  # the rows under a column of taps are far
+    ("float32", (2, 64, 28, 28), (10, 1), 1, False),  # the rows under a column of taps are far
     ("float32", (8, 64, 28, 28), (10, 1), (2, 1), True),
     ("float16", (8, 64, 28, 28), (19, 1), 1, True),
     ("float32", (8, 2, 28, 28), (8, 1), 1, False),  # few channels
@@ -393,6 +393,34 @@ def test_wgrad_of_few_products_reads_pixels_in_place(row):
     said = explain("wgrad", "cpu", dtype, "nhwc", shape, kernel, stride)
     old = torch.ops.customops._cpu_capability() == "baseline"  # which has no such loops
     assert said.startswith("wgrad_pixels: ") == (in_place and not old)
+
+
+# dtype, shape, taps of a column, stride, whether wgrad treats rows as pixels, with registers of 16 lanes
+WGRAD_COLUMN_TABLE = [
+    ("float32", (8, 24, 28, 28), 11, 1, True),  # 24 of 32 lanes
+    ("bfloat16", (8, 24, 28, 28), 2, 1, True),
+    ("float32", (8, 40, 28, 28), 3, 1, True),  # 40 of 48
+    ("float32", (8, 40, 28, 28), 3, 2, False),
+    ("float32", (8, 24, 28, 28), 3, 2, True),
+    ("float32", (8, 56, 9, 28), 3, 1, False),  # 56 of 64
+    ("float32", (8, 8, 28, 28), 11, 1, False),  # few channels: registers hold neighbouring pixels
+    ("float32", (8, 24, 5, 28), 3, 1, False),  # low
+    ("float32", (8, 24, 28, 128), 3, 1, False),  # rows of three times 4096 bytes
+    ("float32", (8, 96, 28, 28), 11, 1, True),  # far rows
+    ("float32", (8, 96, 28, 28), 2, 1, False),
+    ("float32", (1, 96, 28, 28), 11, 1, False),  # few outputs for each sum
+    ("bfloat16", (8, 96, 28, 28), 11, 1, False),
+]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="not measured there")
+@pytest.mark.parametrize("row", WGRAD_COLUMN_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_wgrad_of_rows_under_a_column_of_taps(row):
+    dtype, shape, taps, stride, as_pixels = row
+    if torch.ops.customops._cpu_capability() not in ("avx512", "avx512_bf16"):
+        pytest.skip("registers of fewer lanes")
+    said = explain("wgrad", "cpu", dtype, "nhwc", shape, (taps, 1), (stride, 1), (taps // 2, 0))
+    assert said.endswith("as pixels of more channels") == as_pixels
 
 
 # direction, dtype, shape, kernel, name with AVX-512, and with its instructions for bfloat16: channels_last

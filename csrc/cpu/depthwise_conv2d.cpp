@@ -24,7 +24,7 @@ void run_fwd_or_dgrad(const Problem& problem, Direction direction, const ConvTen
 void run_wgrad(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight) {
   const Choice choice = choose_wgrad(problem, this_machine());
   switch (choice.kernel) {
-    case Kernel::wgrad_pixels: return wgrad_pixels(problem, image, grad, weight);
+    case Kernel::wgrad_pixels: return wgrad_pixels(problem, choice, image, grad, weight);
     case Kernel::wgrad_scale: return wgrad_scale(problem, image, grad, weight);
     default: return wgrad_rows(problem, choice, image, grad, weight);
   }

@@ -24,15 +24,16 @@ constexpr int64_t kShortRow = 12;           // pixels
 constexpr int64_t kMergedBytes = 32 << 10;  // of a row of float32, at most
 constexpr int64_t kMergedChannels = 32;     // of those that lie side by side in a buffer, about
 constexpr int64_t kFewestRows = 16;
-constexpr int64_t kFewestRowsHigh = 6;        // pixels of a column, at least, where rows are treated as pixels
-constexpr int64_t kTallImage = 256;           // rows, and elements of a narrow row
-constexpr int64_t kRowWeightBytes = 2 << 20;  // of such a row's weights, which are copied for each of its pixels
-constexpr int64_t kFewProducts = 6;           // of a pixel, at a stride of 1
-constexpr int64_t kSeveralRowsTaps = 16;      // of a window, at most
-constexpr int64_t kColumnBytes = 64 << 10;    // of the rows under a column of taps that wgrad reads in place
-constexpr int64_t kFlatProducts = 48;         // pixels of a plane, at least: each plane has a part of a register
-constexpr int64_t kMaxPeriod = 1024;          // elements
-constexpr int64_t kFewestPeriods = 16;        // of all images
+constexpr int64_t kFewestRowsHigh = 6;          // pixels of a column, at least, where rows are treated as pixels
+constexpr int64_t kTallImage = 256;             // rows, and elements of a narrow row
+constexpr int64_t kRowWeightBytes = 2 << 20;    // of such a row's weights, which are copied for each of its pixels
+constexpr int64_t kFewProducts = 6;             // of a pixel, at a stride of 1
+constexpr int64_t kSeveralRowsTaps = 16;        // of a window, at most
+constexpr int64_t kColumnBytes = 64 << 10;      // of the rows under a column of taps that wgrad reads in place
+constexpr int64_t kNearColumnBytes = 24 << 10;  // of the rows under a column of taps: they stay in the L1 cache
+constexpr int64_t kFlatProducts = 48;           // pixels of a plane, at least: each plane has a part of a register
+constexpr int64_t kMaxPeriod = 1024;            // elements
+constexpr int64_t kFewestPeriods = 16;          // of all images
 constexpr int64_t kLargePlane = 384;   // pixels, at least, of planes that are not transposed for few taps; or half
 constexpr int64_t kTilePixels = 4096;  // of a tile of one channel
 constexpr int64_t kFewTaps = 6;        // of such planes, with what is computed between rows
@@ -210,6 +211,24 @@ bool has_few_products(const Problem& problem) {
   return !CUSTOMOPS_NEON && high <= 2 * stride && high * wide <= kFewProducts * stride && problem.x.out >= 2 * wide;
 }
 
+// Whether wgrad best treats each row of channels_last images as one pixel of more channels, under a column of taps: if
+// channels leave a sixth of their registers empty (a quarter, at a stride), or if the rows under a window of wider
+// numbers than 16 bits would be read again from beyond the L1 cache for each row of outputs. Low images have few
+// outputs for each sum, two taps few products, and rows that share a set of the L1 cache evict each other. Measured on
+// x86.
+bool sums_rows_as_pixels(const Problem& problem, const Machine& machine) {
+  const int64_t lanes = lanes_of(problem, machine), width = problem.x.in, row = width * problem.channels;
+  const int64_t bytes = element_bytes(problem.dtype), filled = lanes * registers_of(problem.channels, width, lanes);
+  if (CUSTOMOPS_NEON || !problem.channels_last || !is_scale(problem.x) || width == 1 || problem.y.taps == 1 ||
+      problem.y.out < kFewestRowsHigh || row < lanes || row * bytes % kSetPeriod == 0 ||
+      register_bytes(machine.capability) <= kOldestBytes)
+    return false;
+  if (problem.y.stride == 1 ? 6 * row <= 5 * filled : 4 * row <= 3 * filled) return true;
+  const bool far = std::min(problem.y.taps, problem.y.in) * row * bytes > kNearColumnBytes;
+  return far && problem.y.stride == 1 && bytes > 2 && problem.y.taps > 2 &&
+         problem.batch * problem.y.out >= 5 * problem.y.taps;
+}
+
 // Whether image and gradient stay in the L1 cache, for as many channels as wgrad_pixels sums at a time.
 bool has_small_images(const Problem& problem) {
   const int64_t pixels = problem.y.in * problem.x.in + problem.y.out * problem.x.out;
@@ -365,6 +384,9 @@ Choice choose_wgrad(const Problem& problem, const Machine& machine) {
     return {Kernel::wgrad_scale, false, "contiguous, one tap: planes are flat arrays"};
   if (pixels_pay_on_arm(problem, lanes) || (few_channels(problem, lanes) && !stacking_pays(problem, images, lanes)))
     return {Kernel::wgrad_tiles, false, "few channels: a register holds neighbouring pixels"};
+  if (sums_rows_as_pixels(problem, machine))
+    return {Kernel::wgrad_pixels, false,
+            "channels_last, a column of taps: rows are read in place, as pixels of more channels", problem.x.in};
   if (multiplies_in_place(problem, machine))
     return {Kernel::wgrad_pixels, false, "channels_last, few taps meet a pixel: pixels are read in place"};
   const std::string which = images > 1 ? " of " + std::to_string(images) + " images" : "";

@@ -11,12 +11,16 @@ namespace {
 constexpr int64_t kTilePixels = 1536;   // outputs of a tile, at most, or a row of them: what is summed in float32
 constexpr int64_t kFewestTileRows = 4;  // of an image that is split
 constexpr int64_t kFewestTileChannels = 64;
-constexpr int64_t kFewPixels = 72;          // under a row of windows
-constexpr int64_t kFewSetsPeriod = 512;     // bytes: pixels at multiples of it share few sets of the L1 cache
-constexpr int64_t kSmallBytes = 512 << 10;  // of all images: they stay in the L2 cache
-constexpr int64_t kChunkBytes = 32 << 10;   // of what a row of taps reads at once
-constexpr int64_t kFewestChunk = 8;         // outputs
-constexpr int64_t kManyRows = 4;            // within kPrefetchBytes
+constexpr int64_t kFewPixels = 72;           // under a row of windows
+constexpr int64_t kFewSetsPeriod = 512;      // bytes: pixels at multiples of it share few sets of the L1 cache
+constexpr int64_t kSmallBytes = 512 << 10;   // of all images: they stay in the L2 cache
+constexpr int64_t kChunkBytes = 32 << 10;    // of what a row of taps reads at once
+constexpr int64_t kFewestChunk = 8;          // outputs
+constexpr int64_t kManyRows = 4;             // within kPrefetchBytes
+constexpr int64_t kRowTile = 192;            // channels of a tile where rows are treated as pixels, about
+constexpr int64_t kRowChunk = 32;            // the same: outputs
+constexpr int64_t kRowSumsBytes = 32 << 10;  // of the sums of far images whose rows are tiles, at most
+constexpr int64_t kTallOutputs = 3;  // outputs for each tap of a row, from which on all its taps are summed at once
 
 // Whether tiles have few channels: so few of all the channels under a row of windows that these stay in the L1 cache
 // until the next row of outputs.
@@ -39,7 +43,7 @@ struct PixelTiles {
   int64_t chunk;                    // outputs of a row that all channels are summed for
   int64_t at_once;                  // rows of outputs that are summed before the next channels
 
-  PixelTiles(const Problem& problem, int64_t lanes, int64_t bytes) {
+  PixelTiles(const Problem& problem, int64_t lanes, int64_t bytes, int64_t sum_bytes) {
     const int64_t split = std::min(ceil_div(kFewestTiles, problem.batch), ceil_div(problem.y.out, kFewestTileRows));
     strips = std::max(split, ceil_div(problem.y.out, std::max<int64_t>(kTilePixels / problem.x.out, 1)));
     strip = ceil_div(problem.y.out, strips);
@@ -55,11 +59,15 @@ struct PixelTiles {
     } else if (splits_channels(problem, bytes)) {
       const bool many = problem.batch * problem.channels * problem.y.in * problem.x.in > kManyElements;
       channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, (many ? 2 : 1) * kFewestTileChannels));
+    } else if (problem.stacked > 1) {
+      const bool whole = problem.batch * problem.channels * problem.x.in > kManyElements &&
+                         problem.channels * problem.x.taps * sum_bytes <= kRowSumsBytes;
+      if (!whole) channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, kRowTile));
     }
     channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
     channel_tiles = ceil_div(problem.channels, channels);
     const int64_t pixel = problem.channels * bytes * problem.x.stride * std::min(problem.y.taps, problem.y.in);
-    chunk = at_once > 1 ? problem.x.out : std::max(kChunkBytes / pixel, kFewestChunk);
+    chunk = at_once > 1 ? problem.x.out : problem.stacked > 1 ? kRowChunk : std::max(kChunkBytes / pixel, kFewestChunk);
   }
 };
 
@@ -72,11 +80,14 @@ class WgradPixelsKernel {
   const T *const image_, *const grad_;
   const int64_t part_tiles_;
   double* const sums_;
-  Buffer<A> tap_sums_;                             // [register of channels][tap][lane]
-  std::vector<const T*> rows_;                     // of the image, for each row of outputs, for each row of taps
-  Buffer<T> zeros_;                                // a row outside of the image, where several are summed at once
+  Buffer<A> tap_sums_;          // [register of channels][tap][lane]
+  Buffer<double> folded_;       // of stacked pixels: [tap][channel of the weight, and a register more]
+  std::vector<const T*> rows_;  // of the image, for each row of outputs, for each row of taps
+  Buffer<T> zeros_;             // a row outside of the image, where several are summed at once
   std::vector<std::pair<int64_t, int64_t>> taps_;  // of each row of outputs: the rows of taps within the image
   WindowRows<T> window_{};
+  TileStep next_tile_;
+  int64_t first_output_ = 0, outputs_end_ = -1;  // those that window_ was set for
   const int64_t rows_between_;  // of outputs, until those whose pixels are prefetched: several, if they are short
   const int64_t seen_taps_;     // rows of taps whose pixels the rows of outputs before have read
 
@@ -90,6 +101,7 @@ class WgradPixelsKernel {
         part_tiles_(part_tiles),
         sums_(sums),
         tap_sums_(tiles.channels * problem.y.taps * problem.x.taps),
+        folded_(problem.stacked > 1 ? problem.x.taps * (problem.channels / problem.stacked + vector_lanes<A>()) : 0),
         rows_(tiles.at_once * problem.y.taps),
         zeros_(tiles.at_once > 1 ? problem.x.in * problem.channels : 0),
         rows_between_(kPrefetchBytes / (problem.y.stride * problem.x.in * problem.channels * int64_t(sizeof(T)))),
@@ -115,11 +127,15 @@ class WgradPixelsKernel {
          ++tile) {
       const int64_t n = tile / tiles_.strips, q = tile % tiles_.strips * tiles_.strip;
       const int64_t rows_end = std::min(q + tiles_.strip, problem_.y.out);
+      if (problem_.y.out == 1)  // tiles are images
+        next_tile_ = next_tile(n, part * part_tiles_, std::min((part + 1) * part_tiles_, problem_.batch), first,
+                               tiles_.channels, problem_.channels);
       for (int64_t oy = q, count; oy < rows_end; oy += count) {
         count = std::min(tiles_.at_once, rows_end - oy);
         add_rows(isa, n, oy, count, first, end);
       }
     }
+    if (problem_.stacked > 1) return add_stacked<kLanes>(item, first, end);
     const A* from = tap_sums_.data();
     for (int64_t c = first; c < end; c += kLanes, from += taps * kLanes) {
       const int64_t channel = first_channel(c, problem_.channels, kLanes);
@@ -130,6 +146,26 @@ class WgradPixelsKernel {
   }
 
  private:
+  // Adds up the sums of stacked channels [first, end) that share a weight. Each item has sums of its own.
+  template <int64_t kLanes>
+  void add_stacked(int64_t item, int64_t first, int64_t end) {
+    const int64_t own = problem_.channels / problem_.stacked, taps = problem_.x.taps, step = own + kLanes;
+    std::fill_n(folded_.data(), taps * step, 0);
+    const A* from = tap_sums_.data();
+    for (int64_t c = first; c < end; c += kLanes, from += taps * kLanes) {
+      const int64_t channel = first_channel(c, problem_.channels, kLanes), seen = c - channel;
+      for (int64_t t = 0; t < taps; ++t) {
+        double* const to = folded_.data() + t * step + c % own - seen;
+        if (seen == 0)  // a loop of constant length
+          for (int64_t l = 0; l < kLanes; ++l) to[l] += from[t * kLanes + l];
+        else
+          for (int64_t l = seen; l < kLanes; ++l) to[l] += from[t * kLanes + l];
+      }
+    }
+    for (int64_t i = 0; i < step; ++i)
+      for (int64_t t = 0; t < taps; ++t) sums_[(item * own + i % own) * taps + t] += folded_.data()[t * step + i];
+  }
+
   const T* image_row(int64_t n, int64_t oy, int64_t tap) const {
     const ConvAxis& y = problem_.y;
     return image_ + (n * y.in + oy * y.stride - y.pad + tap * y.dilation) * problem_.x.in * problem_.channels;
@@ -140,13 +176,15 @@ class WgradPixelsKernel {
   void add_rows(I isa, int64_t n, int64_t oy, int64_t count, int64_t first, int64_t last) {
     const ConvAxis& x = problem_.x;
     const auto [tap, taps_end] = set_rows(n, oy, count);
+    // Of few columns at a time, more outputs have all taps within the image.
+    const bool many = problem_.y.taps == 1 && x.out > kTallOutputs * x.taps;
     for (int64_t i = 0; i < x.out; i += tiles_.chunk)
       for (int64_t k = 0; k < x.taps;) {
-        const int64_t left = x.taps - k, blocks = ceil_div(left, kMaxColumns),
+        const int64_t left = x.taps - k, blocks = ceil_div(left, many ? kMaxColumnsOfRow : kMaxColumns),
                       columns = blocks == 1 ? left : ceil_div(left, blocks);
         set_window(n, oy, count, tap, taps_end, i, k, columns, first, last);
         if constexpr (!kOldest<I::value>)
-          with_constant<kMaxColumns>(columns, [&](auto constant) {
+          with_constant<kMaxColumnsOfRow>(columns, [&](auto constant) {
             constexpr int kColumns = constant;
             if constexpr (kSumsSeveral<T, kColumns>)
               if (tiles_.at_once > 1) return add_windows_in_place<I, kColumns, true>(isa, window_, taps_end - tap);
@@ -180,11 +218,13 @@ class WgradPixelsKernel {
     window_.grad = grad_ + (n * y.out + oy) * x.out * problem_.channels;
     window_.image = rows_.data(), window_.image_step = taps_end - tap;
     window_.first = first, window_.last = last;
-    if (window_.column != column || window_.begin != i || window_.end != end) {  // divisions take time
+    if (window_.column != column || first_output_ != i || outputs_end_ != end) {  // divisions take time
       window_.column = column;
-      window_.begin = i, window_.end = end;
-      window_.inner = std::clamp(ceil_div(-column, x.stride), i, end);
-      window_.outer = std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, window_.inner, end);
+      first_output_ = i, outputs_end_ = end;
+      window_.begin = std::clamp(ceil_div(-last_column, x.stride), i, end);
+      window_.inner = std::clamp(ceil_div(-column, x.stride), window_.begin, end);
+      window_.end = std::clamp(floor_div(x.in - 1 - column, x.stride) + 1, window_.inner, end);
+      window_.outer = std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, window_.inner, window_.end);
     }
     window_.sums = tap_sums_.data() + (tap * x.taps + k) * lanes;
     window_.ahead.rows = window_.ahead.grad_count = 0;
@@ -222,7 +262,8 @@ class WgradPixelsKernel {
   // What to prefetch while outputs [i, end) of row oy are summed.
   void set_rows_ahead(int64_t n, int64_t oy, int64_t i, int64_t end, int64_t first, int64_t last, int64_t lanes) {
     const ConvAxis &y = problem_.y, &x = problem_.x;
-    const int64_t pixel = problem_.channels, outputs = end - i, line = 64 / sizeof(T);
+    const int64_t pixel = problem_.channels, line = 64 / sizeof(T);
+    int64_t outputs = end - i;
     const bool some_columns = x.taps == 1 && x.stride > 1 && pixel >= 2 * line;
     const bool linear = last - first == pixel && !some_columns, new_image = oy + 1 == y.out;
     RowsAhead<T>& ahead = window_.ahead;
@@ -235,10 +276,13 @@ class WgradPixelsKernel {
       ahead.image_count = ceil_div(ahead.image_register, line), ahead.image_step = line;
       return;
     }
-    if (y.in == 1 && y.out == 1) {  // the same row
-      ahead.image = image_ + (n * x.in + end * x.stride) * pixel;
-      ahead.grad = grad_ + (n * x.out + end) * pixel;
+    if (y.in == 1 && y.out == 1) {  // the next outputs of the same row, or the first of the next tile
+      const TileStep step = end < x.out ? TileStep{} : next_tile_;
+      const int64_t at = end < x.out ? end : 0, column = std::max<int64_t>(at * x.stride - x.pad, 0);
+      ahead.image = image_ + (n * x.in + column) * pixel + step.of(x.in * pixel);
+      ahead.grad = grad_ + (n * x.out + at) * pixel + step.of(x.out * pixel);
       ahead.rows = 1;
+      outputs = std::min(tiles_.chunk, x.out - at);
     } else if (!new_image || n + 1 < problem_.batch) {
       const auto [inside, taps_end] = taps_[new_image ? 0 : oy + 1];
       const int64_t tap = new_image ? inside : std::max(inside, seen_taps_);
@@ -267,17 +311,20 @@ class WgradPixelsKernel {
 
 }  // namespace
 
-void wgrad_pixels(const Problem& problem, const Tensor& image, const Tensor& grad, const Tensor& weight) {
+void wgrad_pixels(const Problem& problem, const Choice& choice, const Tensor& image, const Tensor& grad,
+                  const Tensor& weight) {
   dispatch(problem.dtype, [&](auto zero) {
     using T = decltype(zero);
     using A = acc_t<T>;
-    const PixelTiles tiles(problem, vector_lanes<A>(), sizeof(T));
-    const int64_t outputs = tiles.strip * problem.x.out;
-    const WgradWork work{problem.batch * tiles.strips, tiles.channel_tiles, problem.channels, outputs,
+    const Problem pixels = stacked(problem, choice.stacked);
+    const PixelTiles tiles(pixels, vector_lanes<A>(), sizeof(T), sizeof(A));
+    const int64_t outputs = tiles.strip * pixels.x.out;
+    const int64_t sums = problem.channels * (choice.stacked > 1 ? tiles.channel_tiles : 1);
+    const WgradWork work{pixels.batch * tiles.strips, tiles.channel_tiles, sums, outputs,
                          outputs * tiles.channels * (problem.y.taps * problem.x.taps + 4)};
     const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
     const auto make = [&](int64_t part_tiles, double* sums) {
-      return WgradPixelsKernel<T>(problem, tiles, from, g, part_tiles, sums);
+      return WgradPixelsKernel<T>(pixels, tiles, from, g, part_tiles, sums);
     };
     sum_parts<T>(problem, work, make, from, g, weight);
   });

@@ -5,7 +5,8 @@
 
 namespace customops::cpu {
 
-constexpr int kMaxColumns = 5;  // of taps at once: as many as choose.cpp allows
+constexpr int kMaxColumns = 5;        // of taps at once: as many as choose.cpp allows for several rows of taps
+constexpr int kMaxColumnsOfRow = 11;  // the same for one row of taps
 
 // What a register of channels prefetches before a row of outputs is summed: a part of what the next row of outputs
 // reads first. In the order of memory if all channels are summed, because hardware prefetchers follow that.
@@ -43,7 +44,7 @@ struct WindowRows {
   int64_t first, last;               // channels to sum
   int64_t column, stride, dilation;  // columns: of the first tap for output 0, to the next output, to the next tap
   int64_t width;                     // columns of the image
-  int64_t begin, end;                // outputs
+  int64_t begin, end;                // outputs: those that some tap within the image reaches
   int64_t inner, outer;              // those whose taps all lie within the image
   RowsAhead<T> ahead;
   acc_t<T>* sums;                   // of the first tap and channel
@@ -111,7 +112,8 @@ void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>*
 template <class I, int kColumns, bool kSeveral, class T>
 void add_windows_in_place(I isa, WindowRows<T>& window, int64_t rows) {
   constexpr int kRegisters = kVectorRegisters<I::value> == 32 ? 28 : 14;
-  constexpr int kMaxRows = std::min(kRegisters / kColumns, std::max(kColumns, kMaxColumns / kColumns));
+  constexpr int kMostRows = std::min(kRegisters / kColumns, std::max(kColumns, kMaxColumns / kColumns));
+  constexpr int kMaxRows = kColumns > kMaxColumns ? 1 : kMostRows;
   for (int64_t blocks = ceil_div(rows, kMaxRows); blocks > 0; --blocks) {
     const int64_t count = ceil_div(rows, blocks);
     with_constant<kMaxRows>(count, [&](auto constant) {

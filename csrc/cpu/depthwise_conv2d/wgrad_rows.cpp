@@ -11,12 +11,6 @@ namespace {
 template <class T>
 class WgradKernel {
   using A = acc_t<T>;
-  // From the image and channel of a tile to those of the tile behind it.
-  struct Step {
-    int64_t images, channels;
-    int64_t of(int64_t image) const { return images * image + channels; }  // in elements
-  };
-
   const TilePlan& plan_;
   const AxisTaps y_, x_;
   const int64_t part_tiles_;
@@ -29,7 +23,7 @@ class WgradKernel {
   TileLoader<T> image_loader_, grad_loader_;
   Buffer<A> tap_sums_;                         // [channels of a buffer][tap][element of a step]
   std::vector<std::vector<int64_t>> offsets_;  // of the taps, for each row of the ring
-  Step next_tile_{};                           // from a whole image
+  TileStep next_tile_;                         // from a whole image
   int64_t window_columns_ = 0;                 // of taps, if they are neighbours; else 0
 
  public:
@@ -70,7 +64,8 @@ class WgradKernel {
       const int64_t rows = std::min(plan_.strip, plan_.y.to - q);
       if (plan_.whole_planes) image_loader_.load_planes(isa, n, first), grad_loader_.load_planes(isa, n, first);
       if (plan_.whole_images) {
-        next_tile_ = next_tile(n, first, part);
+        next_tile_ = next_tile(n, part * part_tiles_, std::min((part + 1) * part_tiles_, plan_.batch), first,
+                               plan_.tile_blocks * plan_.block_channels, plan_.channels);
         image_loader_.prefetch_distance = next_tile_.of(plan_.y.from * plan_.x.from * plan_.channels);
       }
       const int64_t at_once = plan_.whole_images && in_place(isa, n, rows - 1) ? rows : 1;
@@ -93,14 +88,6 @@ class WgradKernel {
   template <class I>
   static void load_rows(I isa, TileLoader<T>& loader, int64_t n, int64_t c, int64_t q, int64_t begin, int64_t end) {
     outline(isa, [=, &loader](auto) { loader.load_rows(isa, n, c, q, begin, end); });
-  }
-
-  // To the tile that the same thread takes next, if it takes that: what is prefetched meanwhile.
-  Step next_tile(int64_t n, int64_t first, int64_t part) const {
-    const int64_t channels = plan_.tile_blocks * plan_.block_channels;
-    const bool last_image = n + 1 == std::min((part + 1) * part_tiles_, plan_.batch);
-    if (!last_image) return {1, 0};
-    return first + channels < plan_.channels ? Step{part * part_tiles_ - n, channels} : Step{1, -first};
   }
 
   // A row of grad, if it can be read in place, or null. Registers may read the next row, so the last row cannot.

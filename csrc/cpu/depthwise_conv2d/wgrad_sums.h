@@ -20,6 +20,22 @@ struct WgradWork {
   int64_t tile_multiply_adds;  // about
 };
 
+// From the image and channel of a tile to those of the tile that the same thread takes next.
+struct TileStep {
+  int64_t images = 0, channels = 0;
+
+  // In elements, for images of so many.
+  int64_t of(int64_t image) const { return images * image + channels; }
+};
+
+// From image n and channel `first` of a tile, in a part with images [begin, end). If the thread has no next tile, to
+// what may lie outside of the tensor: this is for prefetches.
+inline TileStep next_tile(int64_t n, int64_t begin, int64_t end, int64_t first, int64_t tile_channels,
+                          int64_t channels) {
+  if (n + 1 < end) return {1, 0};
+  return first + tile_channels < channels ? TileStep{begin - n, tile_channels} : TileStep{1, -first};
+}
+
 // One tap without the padding: zeros times infinity would be NaN.
 template <class T>
 double one_tap(const Problem& problem, const T* image, const T* grad, int64_t c, int64_t tap) {
