@@ -148,13 +148,14 @@ def test_small_images_are_summed_together(shape, kernel, stride, memory_format, 
     assert (weight[:, 0, pad, pad] == (0 if together else 1)).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_infinities_meet_no_rows_around_small_images(stride):
+def test_infinities_meet_no_rows_around_small_images(stride, dtype):
     """Rows of zeros around images, whose products with infinities are none of the sums."""
     channels = 40
-    x = torch.randn(20, channels, 7, 7).contiguous(memory_format=torch.channels_last)
+    x = torch.randn(20, channels, 7, 7).to(dtype).contiguous(memory_format=torch.channels_last)
     size = (7 - 1) // stride + 1
-    grad = torch.randn(20, channels, size, size).contiguous(memory_format=torch.channels_last)
+    grad = torch.randn(20, channels, size, size).to(dtype).contiguous(memory_format=torch.channels_last)
     grad[1, 3, 0, 0], x[2, 1, 0, 0], grad[3, 39, -1, -1] = float("inf"), float("nan"), float("-inf")
 
     def meetings(x, grad):
@@ -234,6 +235,32 @@ def test_weight_gradients_of_rows_as_pixels(shape, taps, stride, pads, dilation,
     ]
     for result in actual:
         assert_close(result, exact)
+
+
+# bfloat16, two rows of outputs at a time: the last one alone, rows outside of the image, and 32 channels of an end.
+@pytest.mark.parametrize(
+    ("shape", "stride", "pads"),  # pads: top, bottom, left, right
+    [
+        ((3, 32, 9, 9), (1, 1), (1, 1, 1, 1)),
+        ((2, 61, 8, 17), (1, 1), (2, 2, 2, 2)),
+        ((2, 61, 17, 8), (2, 2), (1, 1, 1, 1)),
+        ((5, 95, 4, 1), (1, 1), (0, 1, 2, 1)),  # a column of pixels
+        ((5, 40, 5, 2), (3, 2), (2, 1, 2, 2)),
+        ((1, 33, 90, 91), (1, 1), (1, 1, 0, 0)),  # two rows are as many as stay near
+        ((40, 300, 7, 7), (2, 2), (1, 1, 1, 1)),
+        ((1, 32, 4, 700), (1, 2), (0, 0, 1, 1)),
+    ],
+)
+def test_weight_gradients_of_pairs_of_rows(shape, stride, pads):
+    top, bottom, left, right = pads
+    x = randn(*shape, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+    padded = torch.nn.functional.pad(x.double(), (left, right, top, bottom))
+    size = [(n - 3) // s + 1 for n, s in zip(padded.shape[2:], stride, strict=True)]
+    grad = randn(*shape[:2], *size, dtype=x.dtype, seed=1).contiguous(memory_format=torch.channels_last)
+    exact = torch.nn.grad.conv2d_weight(padded, (shape[1], 1, 3, 3), grad.double(), stride, 0, 1, shape[1])
+    for float32 in (False, True):
+        arguments = (grad, x, 3, 3, *stride, top, left, 1, 1, float32)
+        assert_close(torch.ops.customops._depthwise_conv2d_grad_weight(*arguments), exact)
 
 
 def test_weight_gradients_of_rows_as_pixels_beside_infinities():

@@ -268,7 +268,7 @@ CPU_TABLE = [
     ("fwd", "float32", "nchw", (1, 1, 120, 120), (2, 2), 2, "fwd_tiles", "neighbouring pixels"),
     ("wgrad", "float32", "nchw", (1, 1, 120, 120), (2, 2), 1, "wgrad_tiles", "neighbouring pixels"),
     ("wgrad", "float32", "nchw", (8, 64, 28, 28), (3, 3), 2, "wgrad_rows", "holds channels"),
-    ("wgrad", "bfloat16", "nhwc", (8, 64, 28, 28), (3, 3), 2, "wgrad_pixels", "read in place"),
+    ("wgrad", "float16", "nhwc", (8, 64, 28, 28), (3, 3), 2, "wgrad_pixels", "read in place"),
     ("wgrad", "float32", "nhwc", (8, 64, 28, 28), (3, 3), 1, "wgrad_rows", "holds channels"),
     ("fwd", "float16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
     ("dgrad", "bfloat16", "nchw", (8, 64, 61, 3), (1, 1), 1, "fwd_scale", "flat arrays"),
@@ -378,7 +378,7 @@ IN_PLACE_TABLE = [
     ("float32", (8, 2, 28, 28), (8, 1), 1, False),  # few channels
     ("float32", (8, 64, 28, 28), (1, 1), 1, True),
     ("float32", (8, 64, 7, 7), (3, 3), 1, True),  # small images
-    ("bfloat16", (8, 64, 7, 7), (3, 3), 1, False),  # widened for each tap
+    ("float16", (8, 64, 7, 7), (3, 3), 1, False),  # widened for each tap
     ("float32", (8, 64, 14, 14), (3, 3), 1, False),
     ("float32", (8, 64, 3, 3), (3, 3), 1, True),  # a single output
     ("float32", (8, 64, 7, 7), (3, 3), 3, True),  # 2 outputs under 3 taps
@@ -393,6 +393,28 @@ def test_wgrad_of_few_products_reads_pixels_in_place(row):
     said = explain("wgrad", "cpu", dtype, "nhwc", shape, kernel, stride)
     old = torch.ops.customops._cpu_capability() == "baseline"  # which has no such loops
     assert said.startswith("wgrad_pixels: ") == (in_place and not old)
+
+
+# dtype, shape, kernel, stride, dilation, whether wgrad multiplies by instructions that add two products, where there are
+WGRAD_PAIRS_TABLE = [
+    ("bfloat16", (2, 32, 7, 9), (3, 3), 1, 1, True),
+    ("bfloat16", (2, 33, 90, 90), (3, 3), 2, 1, True),
+    ("bfloat16", (2, 64, 9, 9), (3, 3), (3, 1), 1, True),
+    ("bfloat16", (2, 64, 9, 9), (3, 3), (1, 3), 1, False),
+    ("bfloat16", (2, 64, 9, 9), (3, 3), 1, 2, False),
+    ("bfloat16", (2, 64, 9, 9), (3, 5), 1, 1, False),
+    ("bfloat16", (2, 31, 9, 9), (3, 3), 1, 1, False),  # less than a cache line
+    ("bfloat16", (2, 64, 3, 9), (3, 3), 1, 1, False),  # one row of outputs
+    ("float16", (2, 64, 9, 9), (3, 3), 1, 1, False),
+]
+
+
+@pytest.mark.parametrize("row", WGRAD_PAIRS_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_wgrad_of_pairs_of_rows(row):
+    dtype, *arguments, dilation, by_pairs = row
+    said = explain("wgrad", "cpu", dtype, "nhwc", *arguments, 0, dilation)
+    has_bf16 = torch.ops.customops._cpu_capability() == "avx512_bf16"
+    assert said.endswith("two rows at a time") == (by_pairs and has_bf16)
 
 
 # dtype, shape, taps of a column, stride, whether wgrad treats rows as pixels, with registers of 16 lanes

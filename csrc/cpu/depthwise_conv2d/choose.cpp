@@ -211,6 +211,14 @@ bool has_few_products(const Problem& problem) {
   return !CUSTOMOPS_NEON && high <= 2 * stride && high * wide <= kFewProducts * stride && problem.x.out >= 2 * wide;
 }
 
+// Whether wgrad adds two products of bfloat16 numbers by one instruction (wgrad_pairs_loops.h).
+bool multiplies_pairs(const Problem& problem, const Machine& machine) {
+  const auto has_code = [](const ConvAxis& a) { return a.taps == 3 && a.dilation == 1; };
+  return problem.dtype == ScalarType::BFloat16 && machine.capability == Capability::avx512_bf16 &&
+         problem.channels_last && problem.channels >= 32 && has_code(problem.y) && has_code(problem.x) &&
+         problem.x.stride <= 2 && problem.y.out > 1;
+}
+
 // Whether wgrad best treats each row of channels_last images as one pixel of more channels, under a column of taps: if
 // channels leave a sixth of their registers empty (a quarter, at a stride), or if the rows under a window of wider
 // numbers than 16 bits would be read again from beyond the L1 cache for each row of outputs. Low images have few
@@ -334,12 +342,12 @@ void merge_rows(Problem& problem) {
 
 }  // namespace
 
-int64_t rows_at_once(const Problem& problem) {
-  if (!sums_rows_at_once(problem)) return 1;
+int64_t rows_at_once(const Problem& problem, bool by_pairs) {
+  if (!by_pairs && !sums_rows_at_once(problem)) return 1;
   const int64_t pixel = problem.channels * element_bytes(problem.dtype);
   const int64_t row = problem.y.stride * problem.x.in + problem.x.out;
   const int64_t bytes = row * (pixel < 2 * kSeveralRowsPixel ? pixel : kSeveralRowsPixel);
-  return std::clamp<int64_t>(kSeveralRowsBytes / bytes, 1, problem.y.out);
+  return std::clamp<int64_t>(kSeveralRowsBytes / bytes, by_pairs ? 2 : 1, problem.y.out);
 }
 
 Problem stacked(const Problem& problem, int64_t count) {
@@ -387,6 +395,8 @@ Choice choose_wgrad(const Problem& problem, const Machine& machine) {
   if (sums_rows_as_pixels(problem, machine))
     return {Kernel::wgrad_pixels, false,
             "channels_last, a column of taps: rows are read in place, as pixels of more channels", problem.x.in};
+  if (multiplies_pairs(problem, machine))
+    return {Kernel::wgrad_pixels, true, "channels_last, 3x3 taps: pixels are read in place, two rows at a time"};
   if (multiplies_in_place(problem, machine))
     return {Kernel::wgrad_pixels, false, "channels_last, few taps meet a pixel: pixels are read in place"};
   const std::string which = images > 1 ? " of " + std::to_string(images) + " images" : "";

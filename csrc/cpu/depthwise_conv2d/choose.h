@@ -70,7 +70,7 @@ Choice choose(Direction direction, const Problem& problem, const Machine& machin
 std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Machine& machine);
 
 // How many rows of outputs wgrad_pixels sums in registers before the next channels, in tiles that are high enough.
-int64_t rows_at_once(const Problem& problem);
+int64_t rows_at_once(const Problem& problem, bool by_pairs);
 
 // After how many elements of channels_last images, in whole registers, the channels are the same.
 int64_t flat_period(int64_t channels, int64_t lanes);

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "wgrad.h"
+#include "wgrad_pairs_loops.h"
 #include "wgrad_pixels_loops.h"
 #include "wgrad_sums.h"
 
@@ -43,14 +44,14 @@ struct PixelTiles {
   int64_t chunk;                    // outputs of a row that all channels are summed for
   int64_t at_once;                  // rows of outputs that are summed before the next channels
 
-  PixelTiles(const Problem& problem, int64_t lanes, int64_t bytes, int64_t sum_bytes) {
+  PixelTiles(const Problem& problem, bool by_pairs, int64_t lanes, int64_t bytes, int64_t sum_bytes) {
     const int64_t split = std::min(ceil_div(kFewestTiles, problem.batch), ceil_div(problem.y.out, kFewestTileRows));
     strips = std::max(split, ceil_div(problem.y.out, std::max<int64_t>(kTilePixels / problem.x.out, 1)));
     strip = ceil_div(problem.y.out, strips);
     strips = ceil_div(problem.y.out, strip);
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
-    at_once = std::min(rows_at_once(problem), strip);
+    at_once = std::min(rows_at_once(problem, by_pairs), strip);
     if (at_once > 1) {
       const int64_t row_bytes = (problem.y.stride * problem.x.in + problem.x.out) * bytes;  // of one channel
       const int64_t most = std::max(kSeveralRowsBytes / (row_bytes * at_once) / lanes * lanes, lanes);
@@ -67,12 +68,14 @@ struct PixelTiles {
     channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
     channel_tiles = ceil_div(problem.channels, channels);
     const int64_t pixel = problem.channels * bytes * problem.x.stride * std::min(problem.y.taps, problem.y.in);
-    chunk = at_once > 1 ? problem.x.out : problem.stacked > 1 ? kRowChunk : std::max(kChunkBytes / pixel, kFewestChunk);
+    chunk = at_once > 1 || by_pairs ? problem.x.out
+            : problem.stacked > 1   ? kRowChunk
+                                    : std::max(kChunkBytes / pixel, kFewestChunk);
   }
 };
 
-// Sums the taps of each channel over one part of the tiles.
-template <class T>
+// Sums the taps of each channel over one part of the tiles. kByPairs: by add_windows_by_pairs.
+template <class T, bool kByPairs>
 class WgradPixelsKernel {
   using A = acc_t<T>;
   const Problem& problem_;
@@ -80,6 +83,7 @@ class WgradPixelsKernel {
   const T *const image_, *const grad_;
   const int64_t part_tiles_;
   double* const sums_;
+  const int64_t lanes_;         // channels at a time
   Buffer<A> tap_sums_;          // [register of channels][tap][lane]
   Buffer<double> folded_;       // of stacked pixels: [tap][channel of the weight, and a register more]
   std::vector<const T*> rows_;  // of the image, for each row of outputs, for each row of taps
@@ -100,17 +104,19 @@ class WgradPixelsKernel {
         grad_(grad),
         part_tiles_(part_tiles),
         sums_(sums),
+        lanes_(kByPairs ? kPairChannels : vector_lanes<A>()),
         tap_sums_(tiles.channels * problem.y.taps * problem.x.taps),
         folded_(problem.stacked > 1 ? problem.x.taps * (problem.channels / problem.stacked + vector_lanes<A>()) : 0),
         rows_(tiles.at_once * problem.y.taps),
-        zeros_(tiles.at_once > 1 ? problem.x.in * problem.channels : 0),
+        zeros_(tiles.at_once > 1 || kByPairs ? std::max(problem.x.in, problem.x.out) * problem.channels : 0),
         rows_between_(kPrefetchBytes / (problem.y.stride * problem.x.in * problem.channels * int64_t(sizeof(T)))),
         seen_taps_(
             std::max<int64_t>(problem.y.taps - problem.y.stride / std::gcd(problem.y.stride, problem.y.dilation), 0)) {
     const ConvAxis &y = problem.y, &x = problem.x;
     window_.channels = problem.channels, window_.grad_step = x.out * problem.channels;
     window_.stride = x.stride, window_.dilation = x.dilation, window_.width = x.in;
-    window_.row_sums = x.taps * vector_lanes<A>(), window_.register_sums = y.taps * window_.row_sums;
+    window_.row_sums = x.taps * lanes_, window_.register_sums = y.taps * window_.row_sums;
+    window_.outputs = x.out, window_.zeros = zeros_.data();
     for (int64_t oy = 0; oy < y.out; ++oy) {
       const int64_t at = oy * y.stride - y.pad, begin = std::clamp<int64_t>(ceil_div(-at, y.dilation), 0, y.taps);
       taps_.push_back({begin, std::clamp<int64_t>(ceil_div(y.in - at, y.dilation), begin, y.taps)});
@@ -119,7 +125,7 @@ class WgradPixelsKernel {
 
   template <class I>
   void run(I isa, int64_t item) {
-    constexpr int64_t kLanes = Vec<I::value, A>::kLanes;
+    constexpr int64_t kLanes = kByPairs ? kPairChannels : Vec<I::value, A>::kLanes;
     const int64_t part = item / tiles_.channel_tiles, first = item % tiles_.channel_tiles * tiles_.channels;
     const int64_t taps = problem_.y.taps * problem_.x.taps, end = std::min(first + tiles_.channels, problem_.channels);
     std::fill_n(tap_sums_.data(), tiles_.channels * taps, A(0));
@@ -139,9 +145,19 @@ class WgradPixelsKernel {
     const A* from = tap_sums_.data();
     for (int64_t c = first; c < end; c += kLanes, from += taps * kLanes) {
       const int64_t channel = first_channel(c, problem_.channels, kLanes);
-      for (int64_t l = c - channel; l < std::min(kLanes, end - channel); ++l)
-        for (int64_t t = 0; t < taps; ++t)
-          sums_[(part * problem_.channels + channel + l) * taps + t] = from[t * kLanes + l];
+      const int64_t seen = c - channel, count = std::min(kLanes, end - channel);
+      for (int64_t t = 0; t < taps; ++t) {
+        double* const to = sums_ + (part * taps + t) * problem_.channels + channel;
+        const A* sums = from + t * kLanes;
+        if constexpr (kByPairs) {
+          alignas(64) float sorted[kPairChannels];
+          sort_pair_sums(sums, sorted);
+          sums = sorted;
+          for (int64_t l = seen; l < count; ++l) to[l] = sorted[l];
+        } else {
+          for (int64_t l = seen; l < count; ++l) to[l] = sums[l];
+        }
+      }
     }
   }
 
@@ -162,8 +178,9 @@ class WgradPixelsKernel {
           for (int64_t l = seen; l < kLanes; ++l) to[l] += from[t * kLanes + l];
       }
     }
+    double* const to = sums_ + item * taps * own;
     for (int64_t i = 0; i < step; ++i)
-      for (int64_t t = 0; t < taps; ++t) sums_[(item * own + i % own) * taps + t] += folded_.data()[t * step + i];
+      for (int64_t t = 0, channel = i % own; t < taps; ++t) to[t * own + channel] += folded_.data()[t * step + i];
   }
 
   const T* image_row(int64_t n, int64_t oy, int64_t tap) const {
@@ -176,6 +193,10 @@ class WgradPixelsKernel {
   void add_rows(I isa, int64_t n, int64_t oy, int64_t count, int64_t first, int64_t last) {
     const ConvAxis& x = problem_.x;
     const auto [tap, taps_end] = set_rows(n, oy, count);
+    if constexpr (kByPairs) {
+      set_window(n, oy, count, tap, taps_end, 0, 0, x.taps, first, last);
+      return add_windows_by_pairs(isa, window_);
+    }
     // Of few columns at a time, more outputs have all taps within the image.
     const bool many = problem_.y.taps == 1 && x.out > kTallOutputs * x.taps;
     for (int64_t i = 0; i < x.out; i += tiles_.chunk)
@@ -199,7 +220,8 @@ class WgradPixelsKernel {
   // share it.
   [[gnu::noinline]] std::pair<int64_t, int64_t> set_rows(int64_t n, int64_t oy, int64_t count) {
     const ConvAxis& y = problem_.y;
-    const std::pair<int64_t, int64_t> taps = tiles_.at_once > 1 ? std::pair<int64_t, int64_t>(0, y.taps) : taps_[oy];
+    const std::pair<int64_t, int64_t> taps =
+        tiles_.at_once > 1 || kByPairs ? std::pair<int64_t, int64_t>(0, y.taps) : taps_[oy];
     const T** row = rows_.data();
     for (int64_t end = oy + count; oy < end; ++oy)
       for (int64_t r = taps.first; r < taps.second; ++r)
@@ -213,7 +235,7 @@ class WgradPixelsKernel {
                                     int64_t k, int64_t columns, int64_t first, int64_t last) {
     const ConvAxis &y = problem_.y, &x = problem_.x;
     const int64_t end = std::min(i + tiles_.chunk, x.out), column = k * x.dilation - x.pad,
-                  last_column = column + (columns - 1) * x.dilation, lanes = vector_lanes<A>();
+                  last_column = column + (columns - 1) * x.dilation;
     window_.count = count;
     window_.grad = grad_ + (n * y.out + oy) * x.out * problem_.channels;
     window_.image = rows_.data(), window_.image_step = taps_end - tap;
@@ -226,16 +248,16 @@ class WgradPixelsKernel {
       window_.end = std::clamp(floor_div(x.in - 1 - column, x.stride) + 1, window_.inner, end);
       window_.outer = std::clamp(floor_div(x.in - 1 - last_column, x.stride) + 1, window_.inner, window_.end);
     }
-    window_.sums = tap_sums_.data() + (tap * x.taps + k) * lanes;
+    window_.sums = tap_sums_.data() + (tap * x.taps + k) * lanes_;
     window_.ahead.rows = window_.ahead.grad_count = 0;
-    if (k == 0 && tiles_.at_once > 1)
-      set_several_ahead(n, oy + count, first, last, lanes);
+    if (k == 0 && (tiles_.at_once > 1 || kByPairs))
+      set_several_ahead(n, oy + count, first, last);
     else if (k == 0)
-      set_rows_ahead(n, oy, i, end, first, last, lanes);
+      set_rows_ahead(n, oy, i, end, first, last);
   }
 
   // What to prefetch while several rows of outputs are summed, the last of them before row oy: as many again.
-  void set_several_ahead(int64_t n, int64_t oy, int64_t first, int64_t last, int64_t lanes) {
+  void set_several_ahead(int64_t n, int64_t oy, int64_t first, int64_t last) {
     const ConvAxis &y = problem_.y, &x = problem_.x;
     const int64_t pixel = problem_.channels, line = 64 / sizeof(T);
     const bool new_image = oy >= y.out, linear = last - first == pixel;
@@ -248,19 +270,19 @@ class WgradPixelsKernel {
     ahead.rows = 1;
     ahead.far = (pixels + outputs) * (last - first) * int64_t(sizeof(T)) > kTileBytes / 2;
     if (linear) {
-      ahead.image_register = pixels * lanes, ahead.grad_register = outputs * lanes;
+      ahead.image_register = pixels * lanes_, ahead.grad_register = outputs * lanes_;
       ahead.image_count = ceil_div(ahead.image_register, line), ahead.grad_count = ceil_div(ahead.grad_register, line);
       ahead.image_step = ahead.grad_step = line;
     } else {
       ahead.image += first, ahead.grad += first;
-      ahead.image_register = ahead.grad_register = lanes;
+      ahead.image_register = ahead.grad_register = lanes_;
       ahead.image_count = pixels, ahead.grad_count = outputs;
       ahead.image_step = ahead.grad_step = pixel;
     }
   }
 
   // What to prefetch while outputs [i, end) of row oy are summed.
-  void set_rows_ahead(int64_t n, int64_t oy, int64_t i, int64_t end, int64_t first, int64_t last, int64_t lanes) {
+  void set_rows_ahead(int64_t n, int64_t oy, int64_t i, int64_t end, int64_t first, int64_t last) {
     const ConvAxis &y = problem_.y, &x = problem_.x;
     const int64_t pixel = problem_.channels, line = 64 / sizeof(T);
     int64_t outputs = end - i;
@@ -272,7 +294,7 @@ class WgradPixelsKernel {
       if (i > 0 || !met) return;
       ahead.image = rows_[0] + kPrefetchBytes / sizeof(T);
       ahead.rows = 1;
-      ahead.image_register = y.stride * x.in * lanes;
+      ahead.image_register = y.stride * x.in * lanes_;
       ahead.image_count = ceil_div(ahead.image_register, line), ahead.image_step = line;
       return;
     }
@@ -297,37 +319,44 @@ class WgradPixelsKernel {
     ahead.row_step = y.dilation * x.in * pixel;
     ahead.far = linear && ahead.rows * x.in * pixel * int64_t(sizeof(T)) > kTileBytes;
     if (linear) {
-      ahead.image_register = (ahead.grad_register = outputs * lanes) * x.stride;
+      ahead.image_register = (ahead.grad_register = outputs * lanes_) * x.stride;
       ahead.image_count = ceil_div(ahead.image_register, line), ahead.grad_count = ceil_div(ahead.grad_register, line);
       ahead.image_step = ahead.grad_step = line;
     } else {
       ahead.image += first, ahead.grad += first;
-      ahead.image_register = ahead.grad_register = lanes;
+      ahead.image_register = ahead.grad_register = lanes_;
       ahead.image_count = some_columns ? outputs : outputs * x.stride, ahead.grad_count = outputs;
       ahead.image_step = some_columns ? x.stride * pixel : pixel, ahead.grad_step = pixel;
     }
   }
 };
 
+template <class T, bool kByPairs>
+void run_pixels(const Problem& problem, const Choice& choice, const Tensor& image, const Tensor& grad,
+                const Tensor& weight) {
+  using A = acc_t<T>;
+  const Problem pixels = stacked(problem, choice.stacked);
+  const PixelTiles tiles(pixels, kByPairs, kByPairs ? kPairChannels : vector_lanes<A>(), sizeof(T), sizeof(A));
+  const int64_t outputs = tiles.strip * pixels.x.out;
+  const WgradWork work{pixels.batch * tiles.strips,
+                       tiles.channel_tiles,
+                       problem.channels,
+                       outputs,
+                       outputs * tiles.channels * (problem.y.taps * problem.x.taps + 4),
+                       choice.stacked > 1 ? tiles.channel_tiles : 1};
+  const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
+  const auto make = [&](int64_t part_tiles, double* sums) {
+    return WgradPixelsKernel<T, kByPairs>(pixels, tiles, from, g, part_tiles, sums);
+  };
+  sum_parts<T, kByPairs>(problem, work, make, from, g, weight);
+}
+
 }  // namespace
 
 void wgrad_pixels(const Problem& problem, const Choice& choice, const Tensor& image, const Tensor& grad,
                   const Tensor& weight) {
-  dispatch(problem.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using A = acc_t<T>;
-    const Problem pixels = stacked(problem, choice.stacked);
-    const PixelTiles tiles(pixels, vector_lanes<A>(), sizeof(T), sizeof(A));
-    const int64_t outputs = tiles.strip * pixels.x.out;
-    const int64_t sums = problem.channels * (choice.stacked > 1 ? tiles.channel_tiles : 1);
-    const WgradWork work{pixels.batch * tiles.strips, tiles.channel_tiles, sums, outputs,
-                         outputs * tiles.channels * (problem.y.taps * problem.x.taps + 4)};
-    const T *const from = image.const_data_ptr<T>(), *const g = grad.const_data_ptr<T>();
-    const auto make = [&](int64_t part_tiles, double* sums) {
-      return WgradPixelsKernel<T>(pixels, tiles, from, g, part_tiles, sums);
-    };
-    sum_parts<T>(problem, work, make, from, g, weight);
-  });
+  if (choice.bf16) return run_pixels<BFloat16, true>(problem, choice, image, grad, weight);
+  dispatch(problem.dtype, [&](auto zero) { run_pixels<decltype(zero), false>(problem, choice, image, grad, weight); });
 }
 
 }  // namespace customops::cpu

@@ -43,7 +43,8 @@ struct WindowRows {
   int64_t channels;                  // from one pixel to the next
   int64_t first, last;               // channels to sum
   int64_t column, stride, dilation;  // columns: of the first tap for output 0, to the next output, to the next tap
-  int64_t width;                     // columns of the image
+  int64_t width, outputs;            // columns of the image; of the outputs
+  const T* zeros;                    // a row of them
   int64_t begin, end;                // outputs: those that some tap within the image reaches
   int64_t inner, outer;              // those whose taps all lie within the image
   RowsAhead<T> ahead;

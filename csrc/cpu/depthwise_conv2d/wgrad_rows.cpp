@@ -27,7 +27,7 @@ class WgradKernel {
   int64_t window_columns_ = 0;                 // of taps, if they are neighbours; else 0
 
  public:
-  // sums: [part][channel][tap]
+  // sums: [part][tap][channel]
   WgradKernel(const TilePlan& plan, const T* image, const T* grad, int64_t tiles, double* sums)
       : plan_(plan),
         y_(identity_axis(plan.y.to)),
@@ -74,13 +74,12 @@ class WgradKernel {
     const A* from = tap_sums_.data();
     for (int64_t c = first; c < plan_.channels_end(first);
          c += plan_.block_channels, from += plan_.tap_count * plan_.register_stride)
-      for (int64_t l = 0; l < std::min(plan_.block_channels, plan_.channels - c); ++l)
-        for (int64_t t = 0; t < plan_.tap_count; ++t) {
-          double sum = 0;
-          for (int64_t i = l; i < plan_.register_stride; i += plan_.block_channels)
-            sum += from[t * plan_.register_stride + i];
-          sums_[(part * plan_.channels + c + l) * plan_.kernel_taps + plan_.tap_offsets[0][t].tap] = sum;
-        }
+      for (int64_t t = 0; t < plan_.tap_count; ++t) {
+        double* const to = sums_ + (part * plan_.kernel_taps + plan_.tap_offsets[0][t].tap) * plan_.channels + c;
+        const int64_t count = std::min(plan_.block_channels, plan_.channels - c);
+        for (int64_t i = t * plan_.register_stride; i < (t + 1) * plan_.register_stride; i += plan_.block_channels)
+          for (int64_t l = 0; l < count; ++l) to[l] += from[i + l];
+      }
   }
 
  private:

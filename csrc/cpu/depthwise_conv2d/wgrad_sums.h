@@ -8,9 +8,10 @@
 
 namespace customops::cpu {
 
-constexpr int64_t kParts = 64;         // tasks, about
-constexpr int64_t kTilesPerPart = 64;  // at most: a part is summed in float32, parts are added in float64
-constexpr int64_t kPartOutputs = 256;  // of a channel, at least, if enough tasks are left: each part costs sums
+constexpr int64_t kParts = 64;           // tasks, about
+constexpr int64_t kTilesPerPart = 64;    // at most: a part is summed in float32, parts are added in float64
+constexpr int64_t kChannelsAtOnce = 64;  // whose parts are added
+constexpr int64_t kPartOutputs = 256;    // of a channel, at least, if enough tasks are left: each part costs sums
 
 struct WgradWork {
   int64_t tiles;               // of the rows of all images
@@ -18,6 +19,7 @@ struct WgradWork {
   int64_t channels;            // of the sums: those of the weight, or several times as many
   int64_t tile_outputs;        // of a channel, about
   int64_t tile_multiply_adds;  // about
+  int64_t sets = 1;            // of sums that a part has
 };
 
 // From the image and channel of a tile to those of the tile that the same thread takes next.
@@ -68,34 +70,48 @@ inline int64_t tiles_of_part(const WgradWork& work) {
 }
 
 // weight = the sums of kernels that make(tiles, sums) returns, one a thread. A kernel's run(isa, item) takes the next
-// `tiles` tiles of one tile of channels, and writes sums[item / channel_tiles][channel][tap].
-template <class T, class MakeKernel>
+// `tiles` tiles of one tile of channels, and writes sums[item / channel_tiles][tap][channel]. kBf16: by instructions
+// for bfloat16.
+template <class T, bool kBf16 = false, class MakeKernel>
 void sum_parts(const Problem& problem, const WgradWork& work, const MakeKernel& make, const T* image, const T* grad,
                const Tensor& weight) {
   const int64_t part_tiles = tiles_of_part(work);
   const int64_t parts = ceil_div(work.tiles, part_tiles), kernel_taps = problem.y.taps * problem.x.taps;
-  std::vector<double> sums(parts * work.channels * kernel_taps);
+  std::vector<double> sums(parts * work.sets * kernel_taps * work.channels);
   parallel(parts * work.channel_tiles, kGrain * 4 / (work.tile_multiply_adds * part_tiles),
            [&](int64_t begin, int64_t end) {
              auto kernel = make(part_tiles, sums.data());
-             run_simd([&](auto isa) {
+             const auto run = [&](auto isa) {
                for (int64_t item = begin; item < end; ++item) kernel.run(isa, item);
-             });
+             };
+             if constexpr (kBf16)
+               run_simd_bf16(run);
+             else
+               run_simd(run);
            });
   void* const out = weight.mutable_data_ptr();
   const bool float32 = weight.scalar_type() == ScalarType::Float;
-  const int64_t taps = problem.channels * kernel_taps;
-  const int64_t terms = int64_t(sums.size()) / taps;  // of the next images of a stack, and of the next part
-  parallel(taps, kGrain / terms, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      double sum = 0;
-      for (int64_t term = 0; term < terms; ++term) sum += sums[term * taps + i];
-      if (!std::isfinite(sum)) sum = one_tap(problem, image, grad, i / kernel_taps, i % kernel_taps);
-      if (float32)
-        static_cast<float*>(out)[i] = float(sum);
-      else
-        static_cast<T*>(out)[i] = T(acc_t<T>(sum));
-    }
+  const auto write = [&](int64_t channel, int64_t tap, double sum) {
+    if (!std::isfinite(sum)) sum = one_tap(problem, image, grad, channel, tap);
+    const int64_t i = channel * kernel_taps + tap;
+    if (float32)
+      static_cast<float*>(out)[i] = float(sum);
+    else
+      static_cast<T*>(out)[i] = T(acc_t<T>(sum));
+  };
+  const int64_t terms = int64_t(sums.size()) / kernel_taps / problem.channels;
+  parallel(problem.channels, kGrain / (terms * kernel_taps), [&](int64_t begin, int64_t end) {
+    double sum[kChannelsAtOnce];
+    for (int64_t c = begin; c < end; c += kChannelsAtOnce)
+      for (int64_t tap = 0, count = std::min(kChannelsAtOnce, end - c); tap < kernel_taps; ++tap) {
+        std::fill_n(sum, count, 0);
+        for (const double* set = sums.data(); set != sums.data() + sums.size(); set += kernel_taps * work.channels)
+          for (int64_t stacked = 0; stacked < work.channels; stacked += problem.channels) {
+            const double* const from = set + tap * work.channels + stacked + c;
+            for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
+          }
+        for (int64_t i = 0; i < count; ++i) write(c + i, tap, sum[i]);
+      }
   });
 }
 
