@@ -87,7 +87,7 @@ def depthwise_conv2d(
     On CUDA, a NaN or an infinity in a float32 image spreads, with kernels larger than 7 x 7, to a few outputs (3 columns, 6
     rows) beyond those whose windows hold it; one in an image or in an output's gradient may make the gradient of all taps
     of its channel NaN, because zeros around the images are multiplied, too; so may an infinite weight the outputs at the
-    edges. On CPUs with AVX512_BF16, bfloat16 numbers below 2^-126 may count as zero in the forward pass and in the gradient of ``x``.
+    edges. On CPUs with AVX512_BF16, bfloat16 numbers below 2^-126 may count as zero.
 
     Raises:
         RuntimeError: dtype, device or shape that doesn't fit; stride or dilation below 1; negative padding; a kernel

@@ -249,6 +249,9 @@ def test_weight_gradients_of_rows_as_pixels(shape, taps, stride, pads, dilation,
         ((1, 33, 90, 91), (1, 1), (1, 1, 0, 0)),  # two rows are as many as stay near
         ((40, 300, 7, 7), (2, 2), (1, 1, 1, 1)),
         ((1, 32, 4, 700), (1, 2), (0, 0, 1, 1)),
+        ((1, 33, 3, 1600), (1, 1), (1, 1, 1, 1)),  # more outputs of a row than are summed in float32
+        ((2, 40, 5, 6), (1, 1), (4, 5, 5, 4)),  # outputs that meet no pixel
+        ((2, 40, 5, 6), (2, 2), (4, 5, 5, 4)),
     ],
 )
 def test_weight_gradients_of_pairs_of_rows(shape, stride, pads):
@@ -258,6 +261,10 @@ def test_weight_gradients_of_pairs_of_rows(shape, stride, pads):
     size = [(n - 3) // s + 1 for n, s in zip(padded.shape[2:], stride, strict=True)]
     grad = randn(*shape[:2], *size, dtype=x.dtype, seed=1).contiguous(memory_format=torch.channels_last)
     exact = torch.nn.grad.conv2d_weight(padded, (shape[1], 1, 3, 3), grad.double(), stride, 0, 1, shape[1])
+    problem = [*shape, 3, 3, *stride, *pads, 1, 1, 1]
+    chosen = torch.ops.customops._depthwise_conv2d_explain("wgrad", "cpu", problem, "bfloat16")
+    has_pairs = torch.ops.customops._cpu_capability() == "avx512_bf16"
+    assert chosen.endswith("two rows at a time") == has_pairs
     for float32 in (False, True):
         arguments = (grad, x, 3, 3, *stride, top, left, 1, 1, float32)
         assert_close(torch.ops.customops._depthwise_conv2d_grad_weight(*arguments), exact)
@@ -270,6 +277,8 @@ def test_weight_gradients_of_rows_as_pixels_beside_infinities():
     bad = torch.zeros(24, 1, 11, 1, dtype=torch.bool)
     bad[3, 0, :6], bad[5, 0, 5:] = True, True  # the taps that read the first row, and the last one
     assert torch.equal(~actual.isfinite(), bad)
+    exact = torch.nn.grad.conv2d_weight(x.double(), (24, 1, 11, 1), grad.double(), 1, (5, 0), 1, 24)
+    assert_close(actual[~bad], exact[~bad])
 
 
 # Pixels of 4096 bytes are read by shorter blocks or, where rows are long and windows large, from a buffer.

@@ -348,6 +348,7 @@ COLUMN_TABLE = [
     ("fwd", "float32", (8, 64, 28, 28), 5, 2, 2, False),  # a dilation and a stride
     ("dgrad", "float32", (8, 64, 28, 28), 5, 1, 2, False),
     ("dgrad", "float32", (8, 2, 28, 28), 5, 1, 2, True),  # few channels
+    ("fwd", "bfloat16", (8, 64, 7, 7), 11, 1, 1, True),  # more taps than rows
 ]
 
 
@@ -372,7 +373,7 @@ IN_PLACE_TABLE = [
     ("float32", (8, 64, 28, 28), (3, 2), 1, False),
     ("float32", (8, 64, 28, 28), (3, 3), (2, 1), True),
     ("float32", (8, 64, 28, 28), (8, 1), 1, True),
-    ("float32", (2, 64, 28, 28), (10, 1), 1, False),  # the rows under a column of taps are far
+    ("float32", (2, 64, 28, 28), (10, 1), 1, False),  # rows under a column of taps are far, and outputs few
     ("float32", (8, 64, 28, 28), (10, 1), (2, 1), True),
     ("float16", (8, 64, 28, 28), (19, 1), 1, True),
     ("float32", (8, 2, 28, 28), (8, 1), 1, False),  # few channels
@@ -445,7 +446,8 @@ def test_wgrad_of_rows_under_a_column_of_taps(row):
     assert said.endswith("as pixels of more channels") == as_pixels
 
 
-# direction, dtype, shape, kernel, name with AVX-512, and with its instructions for bfloat16: channels_last
+# direction, dtype, shape, kernel, name with AVX-512, and with its instructions for bfloat16, stride and dilation if not 1:
+# channels_last
 SHARED_SETS_TABLE = [
     ("fwd", "bfloat16", (2, 2048, 28, 28), (3, 3), "fwd_rows", "fwd_rows"),
     ("dgrad", "float32", (2, 1024, 28, 28), (3, 3), "fwd_rows", "fwd_rows"),
@@ -454,16 +456,26 @@ SHARED_SETS_TABLE = [
     ("fwd", "bfloat16", (2, 2048, 1, 512), (1, 4), "fwd_pixels", "fwd_pixels"),
     ("fwd", "float32", (2, 1024, 1, 512), (1, 11), "fwd_pixels", "fwd_pixels"),
     ("fwd", "bfloat16", (2, 2048, 1, 512), (1, 11), "fwd_pixels", "fwd_rows"),
+    ("fwd", "float32", (2, 256, 28, 28), (5, 5), "fwd_rows", "fwd_rows", 2),  # four sets
+    ("fwd", "float32", (2, 256, 28, 28), (5, 5), "fwd_pixels", "fwd_pixels"),
+    ("fwd", "float32", (2, 256, 28, 28), (3, 3), "fwd_pixels", "fwd_pixels", 2),
+    ("dgrad", "float32", (2, 256, 28, 28), (5, 5), "fwd_pixels", "fwd_pixels", 2),
+    ("fwd", "float32", (2, 512, 28, 28), (3, 3), "fwd_rows", "fwd_rows", 1, 4),
+    ("fwd", "float32", (2, 512, 28, 28), (3, 3), "fwd_pixels", "fwd_pixels", 1, 2),
+    ("fwd", "bfloat16", (8, 24, 9, 9), (1, 11), "fwd_pixels", "fwd_rows"),  # mostly padding
+    ("fwd", "bfloat16", (8, 24, 11, 11), (1, 11), "fwd_pixels", "fwd_pixels"),
 ]
 
 
 @pytest.mark.parametrize("row", SHARED_SETS_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
 def test_pixels_that_share_a_set_of_the_l1_cache_are_buffered(row):
     direction, dtype, shape, kernel, *names = row
+    stride, dilation = (*names[2:], 1, 1)[:2]
+    padding = tuple(taps // 2 * dilation for taps in kernel)
     capability = torch.ops.customops._cpu_capability()
     if not capability.startswith("avx512"):
         pytest.skip("not measured there")
-    said = explain(direction, "cpu", dtype, "nhwc", shape, kernel, 1, (kernel[0] // 2, kernel[1] // 2))
+    said = explain(direction, "cpu", dtype, "nhwc", shape, kernel, stride, padding, dilation)
     assert said.startswith(f"{names[capability == 'avx512_bf16']}: ")
 
 

@@ -176,13 +176,22 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   const int64_t lanes = lanes_of(problem, machine);
   const bool many_channels = problem.x.stride == 1 && problem.channels > lanes;
   const bool flat = direction == Direction::fwd && taps_high <= 3 && problem.x.dilation == 1;
+  // One row of pairs of taps, most of which read padding: zeros are best in a buffer.
+  const bool mostly_padding = bf16 && problem.stacked == 1 && taps_high == 1 && taps_wide > std::max<int64_t>(width, 7);
   const bool may_be_wide = (many_channels || flat) && register_bytes(machine.capability) > kOldestBytes;
   const bool share_set = register_bytes(machine.capability) == 64 &&  // measured there
                          problem.channels * element_bytes(problem.dtype) % kSetPeriod == 0;
   const bool widened_share_set = problem.channels * sum_bytes(problem.dtype) % kSetPeriod == 0;
-  const bool evicted = width >= kShortRow && ((widened_share_set && taps_high >= 5) ||
+  // Columns of a stride or of a large dilation are more lines than the few sets of such pixels hold. Under three rows
+  // at a stride, buffers were slower.
+  const bool strided = problem.x.stride > 1 && taps_high >= 5, dilated = problem.x.dilation > 3 && taps_high >= 3;
+  const bool few_sets = register_bytes(machine.capability) == 64 && direction == Direction::fwd &&
+                        (strided || dilated) &&
+                        problem.channels * element_bytes(problem.dtype) % (kSetPeriod / (strided ? 4 : 2)) == 0;
+  const bool evicted = width >= kShortRow && (few_sets || (widened_share_set && taps_high >= 5) ||
                                               (share_set && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
-  return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted;
+  return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted &&
+         !mostly_padding;
 }
 
 // Whether forward best reads pixels of few channels in place, at a stride along rows. fwd_tiles would gather pixels by
@@ -347,7 +356,8 @@ int64_t rows_at_once(const Problem& problem, bool by_pairs) {
   const int64_t pixel = problem.channels * element_bytes(problem.dtype);
   const int64_t row = problem.y.stride * problem.x.in + problem.x.out;
   const int64_t bytes = row * (pixel < 2 * kSeveralRowsPixel ? pixel : kSeveralRowsPixel);
-  return std::clamp<int64_t>(kSeveralRowsBytes / bytes, by_pairs ? 2 : 1, problem.y.out);
+  const int64_t rows = std::clamp<int64_t>(kSeveralRowsBytes / bytes, by_pairs ? 2 : 1, problem.y.out);
+  return by_pairs && rows < problem.y.out ? rows / 2 * 2 : rows;
 }
 
 Problem stacked(const Problem& problem, int64_t count) {

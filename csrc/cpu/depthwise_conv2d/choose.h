@@ -45,7 +45,7 @@ enum class Kernel {
 
 struct Choice {
   Kernel kernel;
-  bool bf16;            // whether buffers hold bfloat16, multiplied by instructions that add two products
+  bool bf16;            // whether instructions that add two products multiply bfloat16, in place or in buffers
   std::string reason;   // of one line, for people
   int64_t stacked = 1;  // images or pixels to take for channels of one, which share a weight
 };
@@ -70,6 +70,7 @@ Choice choose(Direction direction, const Problem& problem, const Machine& machin
 std::string explain_depthwise_conv2d_cpu(const std::string& direction, const Problem& problem, const Machine& machine);
 
 // How many rows of outputs wgrad_pixels sums in registers before the next channels, in tiles that are high enough.
+// by_pairs: by wgrad_pairs_loops.h; then an even number, unless it is all of them.
 int64_t rows_at_once(const Problem& problem, bool by_pairs);
 
 // After how many elements of channels_last images, in whole registers, the channels are the same.

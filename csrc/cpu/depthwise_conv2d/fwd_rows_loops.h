@@ -200,6 +200,10 @@ struct BlockSizes {
   }
 };
 inline constexpr BlockSizes kBlocks(kMaxBlock);
+// Of windows so wide that for most outputs some of their taps, seven at a time, read only padding: the fewer outputs a
+// block has, the more of these add_many_taps leaves out. Buffers of bfloat16 were slower so.
+inline constexpr BlockSizes kPaddedBlocks(7);
+constexpr int64_t kPaddedTaps = 14;  // of a row, at least, and half the columns of the image
 
 // f(constant) for the outputs of the next block. Blocks of 14 (kTwice) keep more sums in flight, where there are
 // registers for them.
@@ -343,6 +347,9 @@ struct OutputRow {
     // A call of more or fewer images may be computed by fwd_tiles, which leaves out no taps.
     if (plan.weight_channels <= kMaxTileChannels)
       this->position.inside = INT64_MIN / 2, this->position.inside_end = INT64_MAX / 2;
+    else if (taps >= kPaddedTaps && columns.back() - columns[0] == (taps - 1) * position.stride &&
+             2 * taps >= position.inside_end - position.inside && !std::is_same_v<T, BFloat16>)
+      blocks = &kPaddedBlocks;
   }
 };
 

@@ -21,7 +21,7 @@ constexpr int64_t kManyRows = 4;             // within kPrefetchBytes
 constexpr int64_t kRowTile = 192;            // channels of a tile where rows are treated as pixels, about
 constexpr int64_t kRowChunk = 32;            // the same: outputs
 constexpr int64_t kRowSumsBytes = 32 << 10;  // of the sums of far images whose rows are tiles, at most
-constexpr int64_t kTallOutputs = 3;  // outputs for each tap of a row, from which on all its taps are summed at once
+constexpr int64_t kLongOutputs = 3;  // outputs for each tap of a row, from which on all its taps are summed at once
 
 // Whether tiles have few channels: so few of all the channels under a row of windows that these stay in the L1 cache
 // until the next row of outputs.
@@ -48,6 +48,7 @@ struct PixelTiles {
     const int64_t split = std::min(ceil_div(kFewestTiles, problem.batch), ceil_div(problem.y.out, kFewestTileRows));
     strips = std::max(split, ceil_div(problem.y.out, std::max<int64_t>(kTilePixels / problem.x.out, 1)));
     strip = ceil_div(problem.y.out, strips);
+    if (by_pairs) strip += strip % 2;
     strips = ceil_div(problem.y.out, strip);
     channel_tiles =
         std::clamp<int64_t>(problem.channels / kFewestTileChannels, 1, ceil_div(kFewestTiles, problem.batch * strips));
@@ -63,7 +64,9 @@ struct PixelTiles {
     } else if (problem.stacked > 1) {
       const bool whole = problem.batch * problem.channels * problem.x.in > kManyElements &&
                          problem.channels * problem.x.taps * sum_bytes <= kRowSumsBytes;
-      if (!whole) channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, kRowTile));
+      // Each tile has sums of its own for all channels of the weight.
+      const int64_t tile = std::max(kRowTile, problem.channels / problem.stacked);
+      if (!whole) channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, tile));
     }
     channels = ceil_div(ceil_div(problem.channels, channel_tiles), lanes) * lanes;
     channel_tiles = ceil_div(problem.channels, channels);
@@ -87,7 +90,7 @@ class WgradPixelsKernel {
   Buffer<A> tap_sums_;          // [register of channels][tap][lane]
   Buffer<double> folded_;       // of stacked pixels: [tap][channel of the weight, and a register more]
   std::vector<const T*> rows_;  // of the image, for each row of outputs, for each row of taps
-  Buffer<T> zeros_;             // a row outside of the image, where several are summed at once
+  Buffer<T> zeros_;             // a row that is not there, where several are summed at once
   std::vector<std::pair<int64_t, int64_t>> taps_;  // of each row of outputs: the rows of taps within the image
   WindowRows<T> window_{};
   TileStep next_tile_;
@@ -149,14 +152,9 @@ class WgradPixelsKernel {
       for (int64_t t = 0; t < taps; ++t) {
         double* const to = sums_ + (part * taps + t) * problem_.channels + channel;
         const A* sums = from + t * kLanes;
-        if constexpr (kByPairs) {
-          alignas(64) float sorted[kPairChannels];
-          sort_pair_sums(sums, sorted);
-          sums = sorted;
-          for (int64_t l = seen; l < count; ++l) to[l] = sorted[l];
-        } else {
-          for (int64_t l = seen; l < count; ++l) to[l] = sums[l];
-        }
+        alignas(64) float sorted[kPairChannels];
+        if constexpr (kByPairs) sort_pair_sums(sums, sorted), sums = sorted;
+        for (int64_t l = seen; l < count; ++l) to[l] = sums[l];
       }
     }
   }
@@ -171,11 +169,11 @@ class WgradPixelsKernel {
     for (int64_t c = first; c < end; c += kLanes, from += taps * kLanes) {
       const int64_t channel = first_channel(c, problem_.channels, kLanes), seen = c - channel;
       for (int64_t t = 0; t < taps; ++t) {
-        double* const to = folded_.data() + t * step + c % own - seen;
+        double* const to = folded_.data() + t * step + c % own;
         if (seen == 0)  // a loop of constant length
           for (int64_t l = 0; l < kLanes; ++l) to[l] += from[t * kLanes + l];
         else
-          for (int64_t l = seen; l < kLanes; ++l) to[l] += from[t * kLanes + l];
+          for (int64_t l = seen; l < kLanes; ++l) to[l - seen] += from[t * kLanes + l];
       }
     }
     double* const to = sums_ + item * taps * own;
@@ -193,18 +191,16 @@ class WgradPixelsKernel {
   void add_rows(I isa, int64_t n, int64_t oy, int64_t count, int64_t first, int64_t last) {
     const ConvAxis& x = problem_.x;
     const auto [tap, taps_end] = set_rows(n, oy, count);
-    if constexpr (kByPairs) {
-      set_window(n, oy, count, tap, taps_end, 0, 0, x.taps, first, last);
-      return add_windows_by_pairs(isa, window_);
-    }
     // Of few columns at a time, more outputs have all taps within the image.
-    const bool many = problem_.y.taps == 1 && x.out > kTallOutputs * x.taps;
+    const bool many = problem_.y.taps == 1 && x.out > kLongOutputs * x.taps;
     for (int64_t i = 0; i < x.out; i += tiles_.chunk)
       for (int64_t k = 0; k < x.taps;) {
         const int64_t left = x.taps - k, blocks = ceil_div(left, many ? kMaxColumnsOfRow : kMaxColumns),
                       columns = blocks == 1 ? left : ceil_div(left, blocks);
         set_window(n, oy, count, tap, taps_end, i, k, columns, first, last);
-        if constexpr (!kOldest<I::value>)
+        if constexpr (kByPairs)
+          add_windows_by_pairs(isa, window_);
+        else if constexpr (!kOldest<I::value>)
           with_constant<kMaxColumnsOfRow>(columns, [&](auto constant) {
             constexpr int kColumns = constant;
             if constexpr (kSumsSeveral<T, kColumns>)

@@ -43,8 +43,8 @@ struct WindowRows {
   int64_t channels;                  // from one pixel to the next
   int64_t first, last;               // channels to sum
   int64_t column, stride, dilation;  // columns: of the first tap for output 0, to the next output, to the next tap
-  int64_t width, outputs;            // columns of the image; of the outputs
-  const T* zeros;                    // a row of them
+  int64_t width, outputs;            // columns of the image, and of the outputs
+  const T* zeros;                    // as many as the wider of both has elements, where rows are summed by pairs
   int64_t begin, end;                // outputs: those that some tap within the image reaches
   int64_t inner, outer;              // those whose taps all lie within the image
   RowsAhead<T> ahead;
@@ -65,9 +65,9 @@ template <Capability c, int kRows, int kColumns, bool kSeveral, class T>
 void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>* sums) {
   using V = Vec<c, acc_t<T>>;
   V sum[kRows * kColumns];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].load(sums + r * window.row_sums + k * V::kLanes);
   const int64_t pixel = window.channels, width = window.width, dilation = window.dilation, stride = window.stride;
   const int64_t inner = window.inner, outer = window.outer, step = stride * pixel, tap_step = dilation * pixel;
@@ -77,24 +77,24 @@ void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>*
     for (int64_t i = inner > window.begin ? window.begin : outer; i < window.end; i = i + 1 == inner ? outer : i + 1) {
       V g;
       g.load(row_grad + i * pixel);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int k = 0; k < kColumns; ++k) {
         const int64_t x = window.column + i * stride + k * dilation;
         if (uint64_t(x) < uint64_t(width))
-#pragma GCC unroll 8
+#pragma GCC unroll 16
           for (int r = 0; r < kRows; ++r) add_product(sum[r * kColumns + k], g, image[r] + x * pixel + channel);
       }
     }
     const T* from[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) from[r] = image[r] + (window.column + inner * stride) * pixel + channel;
     const T* grad = row_grad + inner * pixel;
     for (int64_t left = outer - inner; left > 0; --left, grad += pixel) {
       V g;
       g.load(grad);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int k = 0; k < kColumns; ++k) add_product(sum[r * kColumns + k], g, from[r] + k * tap_step);
         from[r] += step;
       }
@@ -102,9 +102,9 @@ void add_window_in_place(const WindowRows<T>& window, int64_t channel, acc_t<T>*
     if (!kSeveral || --left_rows == 0) break;
     row_grad += window.grad_step, image += window.image_step;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int k = 0; k < kColumns; ++k) sum[r * kColumns + k].store(sums + r * window.row_sums + k * V::kLanes);
 }
 

@@ -19,7 +19,7 @@ struct WgradWork {
   int64_t channels;            // of the sums: those of the weight, or several times as many
   int64_t tile_outputs;        // of a channel, about
   int64_t tile_multiply_adds;  // about
-  int64_t sets = 1;            // of sums that a part has
+  int64_t sets = 1;            // of sums that a part has: one, or one for each tile of channels
 };
 
 // From the image and channel of a tile to those of the tile that the same thread takes next.
@@ -70,8 +70,8 @@ inline int64_t tiles_of_part(const WgradWork& work) {
 }
 
 // weight = the sums of kernels that make(tiles, sums) returns, one a thread. A kernel's run(isa, item) takes the next
-// `tiles` tiles of one tile of channels, and writes sums[item / channel_tiles][tap][channel]. kBf16: by instructions
-// for bfloat16.
+// `tiles` tiles of one tile of channels, and writes sums[item / channel_tiles][tap][channel], or
+// sums[item][tap][channel] if a part has several sets. kBf16: by instructions for bfloat16.
 template <class T, bool kBf16 = false, class MakeKernel>
 void sum_parts(const Problem& problem, const WgradWork& work, const MakeKernel& make, const T* image, const T* grad,
                const Tensor& weight) {
@@ -106,8 +106,8 @@ void sum_parts(const Problem& problem, const WgradWork& work, const MakeKernel& 
       for (int64_t tap = 0, count = std::min(kChannelsAtOnce, end - c); tap < kernel_taps; ++tap) {
         std::fill_n(sum, count, 0);
         for (const double* set = sums.data(); set != sums.data() + sums.size(); set += kernel_taps * work.channels)
-          for (int64_t stacked = 0; stacked < work.channels; stacked += problem.channels) {
-            const double* const from = set + tap * work.channels + stacked + c;
+          for (int64_t image = 0; image < work.channels; image += problem.channels) {  // of a stack
+            const double* const from = set + tap * work.channels + image + c;
             for (int64_t i = 0; i < count; ++i) sum[i] += from[i];
           }
         for (int64_t i = 0; i < count; ++i) write(c + i, tap, sum[i]);
