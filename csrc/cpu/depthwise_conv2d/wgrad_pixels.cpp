@@ -56,7 +56,9 @@ struct PixelTiles {
     if (at_once > 1) {
       const int64_t row_bytes = (problem.y.stride * problem.x.in + problem.x.out) * bytes;  // of one channel
       const int64_t most = std::max(kSeveralRowsBytes / (row_bytes * at_once) / lanes * lanes, lanes);
-      if (problem.channels * bytes >= 2 * kSeveralRowsPixel)
+      // Where no more than a pair of rows fits, pixels come from beyond the L1 cache, best in the order of memory.
+      const bool far = by_pairs && at_once == 2 && problem.y.out > 2;
+      if (!far && problem.channels * bytes >= 2 * kSeveralRowsPixel)
         channel_tiles = std::max(channel_tiles, ceil_div(problem.channels, most));
     } else if (splits_channels(problem, bytes)) {
       const bool many = problem.batch * problem.channels * problem.y.in * problem.x.in > kManyElements;
