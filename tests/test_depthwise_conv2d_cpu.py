@@ -8,6 +8,7 @@ import torch
 from common import INSTRUCTION_SETS, in_forks, python
 from depthwise import (
     assert_close,
+    image,
     opened,  # noqa: F401
     randn,
 )
@@ -235,6 +236,23 @@ def test_weight_gradients_of_rows_as_pixels(shape, taps, stride, pads, dilation,
     ]
     for result in actual:
         assert_close(result, exact)
+
+
+# One column of outputs, under a row of taps at a stride: in the buffer, columns of all phases are neighbours.
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(("stride", "dilation"), [(3, 1), (2, 1), (1, 3), (4, 3)])
+def test_taps_of_several_phases_side_by_side(stride, dilation, memory_format, dtype):
+    for channels, width, taps, pad in itertools.product((16, 40), (9, 17), (14, 21, 28), (2, 6)):
+        short = max(dilation * (taps - 1) + 1 - width - pad, 0)  # of padding on the right
+        x = image(
+            (1, channels, 16, width), dtype, "cpu", memory_format
+        )  # in several strips: else planes are buffered whole
+        weight = randn(channels, 1, 1, taps, dtype=dtype, seed=1)
+        padded = torch.nn.functional.pad(x.double(), (pad, short))
+        exact = torch.nn.functional.conv2d(padded, weight.double(), None, (1, stride), 0, (1, dilation), channels)
+        arguments = (1, stride, 0, 0, pad, short, 1, dilation)
+        assert_close(torch.ops.customops._depthwise_conv2d(x, weight, None, *arguments), exact)
 
 
 # bfloat16, two rows of outputs at a time: the last one alone, rows outside of the image, and 32 channels of an end.

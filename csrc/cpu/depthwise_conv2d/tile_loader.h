@@ -75,10 +75,12 @@ class TileLoader {
     return (phase * rows_ + (j < rows_ ? j : j % rows_)) * plan_.pitch * plan_.block_channels;
   }
   int64_t tap_column(const AxisTaps::Tap& tap) const { return tap.phase * phase_size_ + tap.shift - x_.first; }
-  // The columns within the image, of the phase that the first of these taps reads.
+  // The columns within the image, of the phase that these taps read; any column, if they read several. Phases may be
+  // side by side, so that taps of several look like neighbours.
   std::pair<int64_t, int64_t> inside(const std::vector<AxisTaps::Tap>& taps) const {
     if (taps.empty()) return {0, 0};
     const int64_t phase = taps[0].phase, column = phase * phase_size_;
+    if (taps.back().phase != phase) return {INT64_MIN / 2, INT64_MAX / 2};
     return {column + inside_[phase].first, column + inside_[phase].second};
   }
 
