@@ -201,7 +201,7 @@ struct Vec<Capability::avx512_bf16, float> : Vec<Capability::avx512, float> {
     __m512i words;
     CUSTOMOPS_AVX512_BF16 void keep() {}  // comes from a permutation, not from memory
     CUSTOMOPS_AVX512_BF16 void load(const BFloat16* a, const BFloat16* b) {
-      // A permutation of two registers would be several instructions on Intel's processors.
+      // Of one register: on a Zen 4 a little faster than a permutation of two. Not measured elsewhere.
       const __m256i upper = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
       const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
       const __m512i upper_places = _mm512_slli_epi32(_mm512_add_epi32(places, _mm512_set1_epi32(16)), 16);
