@@ -73,6 +73,7 @@ problems = list(itertools.product(
      (17, 12, 13, (1, 1), 1, (0, 0)), (2, 12, 13, (5, 1), 1, (2, 0))),
 ))
 # Rows shorter than a register, of which only the last one is copied.
+problems += itertools.product((64, 72), [(2, 7, w, (3, 3), 2, (1, 1)) for w in (13, 14)])
 problems += itertools.product(
     (5, 6, 7), [(batch, h, w, (3, 3), 2, (p, p)) for batch, h in ((2, 4), (3, 1)) for w in (1, 2, 3) for p in (1, 2)]
 )
@@ -323,6 +324,31 @@ def test_pixels_that_share_a_set_of_the_l1_cache(shape, kernel, stride, dtype, c
     grad = torch.randn_like(y)
     dx = torch.ops.customops._depthwise_conv2d_grad_input(grad, weight, *shape, stride, stride, *pad, 1, 1, True)
     assert_close(dx, torch.autograd.grad(exact, x64, grad.double())[0])
+
+
+# Windows of three at a stride of 2, of four registers of channels at a time, then of one; rows of four outputs and fewer.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("channels", [64, 72, 112, 1024])
+def test_three_taps_at_a_stride_of_2(channels, dtype):
+    for height, width in itertools.product((1, 3, 5), (*range(1, 20), 31)):
+        for pad, step in ((0, 1), (1, 2), (2, 2)):
+            if width + 2 * pad < 3 or (channels == 1024 and width % 4):
+                continue
+            x = torch.randn(2, channels, 6, width).to(dtype).contiguous(memory_format=torch.channels_last)
+            weight, bias = torch.randn(channels, 1, height, 3).to(dtype), torch.randn(channels).to(dtype)
+            y = torch.ops.customops._depthwise_conv2d(x, weight, bias, step, 2, 2, 2, pad, pad, 1, 1)
+            exact = torch.nn.functional.conv2d(
+                x.double(), weight.double(), bias.double(), (step, 2), (2, pad), 1, channels
+            )
+            assert_close(y, exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_three_taps_at_a_stride_of_2_over_images_beyond_the_caches(dtype):
+    x = torch.randn(6, 80, 113, 97).to(dtype).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(80, 1, 3, 3).to(dtype)
+    y = torch.ops.customops._depthwise_conv2d(x, weight, None, 2, 2, 1, 1, 1, 1, 1, 1)
+    assert_close(y, torch.nn.functional.conv2d(x.double(), weight.double(), None, 2, 1, 1, 80))
 
 
 # The last pixels of a row have no room for whole registers behind them.

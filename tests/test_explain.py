@@ -349,6 +349,7 @@ COLUMN_TABLE = [
     ("dgrad", "float32", (8, 64, 28, 28), 5, 1, 2, False),
     ("dgrad", "float32", (8, 2, 28, 28), 5, 1, 2, True),  # few channels
     ("fwd", "bfloat16", (8, 64, 7, 7), 11, 1, 1, True),  # more taps than rows
+    ("fwd", "float32", (1, 1002, 16, 16), 11, 1, 1, True),
 ]
 
 
@@ -360,6 +361,16 @@ def test_rows_under_a_column_of_taps_are_pixels(row):
     said = explain(direction, "cpu", dtype, "nhwc", shape, *arguments)
     old = torch.ops.customops._cpu_capability() == "baseline" and taps > 7
     assert said.endswith("as pixels of more channels") == (as_pixels and not old)
+
+
+@pytest.mark.parametrize(
+    ("direction", "height", "as_pixels"), [("fwd", 16, False), ("dgrad", 16, False), ("fwd", 40, True)]
+)
+def test_rows_of_bfloat16_are_pixels_where_weights_serve_many(direction, height, as_pixels):
+    if torch.ops.customops._cpu_capability() != "avx512_bf16":
+        pytest.skip("no instructions for bfloat16")
+    said = explain(direction, "cpu", "bfloat16", "nhwc", (1, 1002, height, 16), (11, 1), 1, (5, 0))
+    assert said.endswith("as pixels of more channels") == as_pixels
 
 
 # dtype, shape, kernel, stride, whether a kernel reads them in place: wgrad of channels_last images
@@ -477,6 +488,30 @@ def test_pixels_that_share_a_set_of_the_l1_cache_are_buffered(row):
         pytest.skip("not measured there")
     said = explain(direction, "cpu", dtype, "nhwc", shape, kernel, stride, padding, dilation)
     assert said.startswith(f"{names[capability == 'avx512_bf16']}: ")
+
+
+# direction, dtype, shape, kernel, stride, padding, whether the loops for three taps at a stride of 2 compute it
+THREE_AT_TWO_TABLE = [
+    ("fwd", "float32", (2, 1024, 28, 28), (3, 3), 2, 1, True),
+    ("fwd", "float32", (2, 64, 29, 29), (3, 3), 2, 0, True),
+    ("fwd", "bfloat16", (2, 64, 28, 28), (3, 3), (1, 2), 1, True),
+    ("fwd", "float64", (2, 64, 28, 28), (3, 3), 2, 1, False),
+    ("fwd", "float32", (2, 63, 28, 28), (3, 3), 2, 1, False),
+    ("fwd", "float32", (2, 64, 28, 28), (3, 3), (2, 1), 1, False),
+    ("fwd", "float32", (2, 64, 28, 28), (3, 3), 2, 2, False),  # two columns of padding
+    ("fwd", "float32", (2, 64, 28, 28), (3, 4), 2, 1, False),
+    ("dgrad", "float32", (2, 64, 28, 28), (3, 3), 2, 1, False),
+]
+
+
+@pytest.mark.parametrize("row", THREE_AT_TWO_TABLE, ids=lambda row: " ".join(map(str, row)).replace(", ", "x"))
+def test_three_taps_at_a_stride_of_2(row):
+    direction, dtype, shape, kernel, stride, padding, expected = row
+    if not torch.ops.customops._cpu_capability().startswith("avx512"):
+        pytest.skip("registers of fewer lanes")
+    said = explain(direction, "cpu", dtype, "nhwc", shape, kernel, stride, padding)
+    expected &= dtype != "bfloat16" or torch.ops.customops._cpu_capability() == "avx512_bf16"
+    assert ("fwd_pixels: channels_last, three taps at a stride of 2" in said) == expected
 
 
 # direction, channels, height, kernel, stride, whether pixels are read in place: bfloat16, channels_last

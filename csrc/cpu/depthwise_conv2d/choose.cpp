@@ -27,6 +27,8 @@ constexpr int64_t kFewestRows = 16;
 constexpr int64_t kFewestRowsHigh = 6;          // pixels of a column, at least, where rows are treated as pixels
 constexpr int64_t kTallImage = 256;             // rows, and elements of a narrow row
 constexpr int64_t kRowWeightBytes = 2 << 20;    // of such a row's weights, which are copied for each of its pixels
+constexpr int64_t kWeightOfRow = 64 << 10;      // of these, in bytes, for each row of outputs
+constexpr int64_t kWeightOfBf16Row = 22 << 10;  // the same where bfloat16 is multiplied
 constexpr int64_t kFewProducts = 6;             // of a pixel, at a stride of 1
 constexpr int64_t kSeveralRowsTaps = 16;        // of a window, at most
 constexpr int64_t kColumnBytes = 64 << 10;      // of the rows under a column of taps that wgrad reads in place
@@ -162,6 +164,17 @@ bool has_few_taps(const Problem& problem, Direction direction) {
          (float32 ? width : pixels) <= kTilePixels;
 }
 
+// Whether fwd_pixels has the loops of fwd_strided_loops.h for the problem: they read few pixels at a time, so that
+// these do not evict each other from the L1 cache.
+bool reads_by_fours(const Problem& problem, Direction direction, const Machine& machine, bool bf16) {
+  const ConvAxis& x = problem.x;
+  const bool three_at_two = x.stride == 2 && x.dilation == 1 && x.taps == 3 && taps_of(x, Direction::fwd) == 3;
+  const bool little_padding = x.out > 2 && x.pad <= 1 && 2 * (x.out - 1) + 2 - x.pad <= x.in;
+  return direction == Direction::fwd && problem.channels_last && register_bytes(machine.capability) == 64 &&
+         (bf16 || problem.dtype == ScalarType::Float) && three_at_two && little_padding &&
+         problem.channels >= 4 * lanes_of(problem, machine);
+}
+
 // Whether pixels are best read in place. 16-bit numbers are widened each time, too often for high windows; the baseline
 // has no code for higher or wider ones. Windows both high and wide read long rows best from a buffer, and so do high
 // ones, or wide ones of bfloat16, whose pixels evict each other from the L1 cache. Wide windows pay for pixels of
@@ -188,8 +201,9 @@ bool reads_in_place(const Problem& problem, Direction direction, const Machine& 
   const bool few_sets = register_bytes(machine.capability) == 64 && direction == Direction::fwd &&
                         (strided || dilated) &&
                         problem.channels * element_bytes(problem.dtype) % (kSetPeriod / (strided ? 4 : 2)) == 0;
-  const bool evicted = width >= kShortRow && (few_sets || (widened_share_set && taps_high >= 5) ||
-                                              (share_set && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
+  const bool evicted = width >= kShortRow && !reads_by_fours(problem, direction, machine, bf16) &&
+                       (few_sets || (widened_share_set && taps_high >= 5) ||
+                        (share_set && (taps_high >= 3 || (bf16 && taps_wide >= kWideWindow))));
   return problem.channels_last && (taps_wide <= 7 || may_be_wide) && (taps_high <= 5 || may_be_high) && !evicted &&
          !mostly_padding;
 }
@@ -283,7 +297,8 @@ bool multiplies_in_place(const Problem& problem, const Machine& machine) {
 // Whether each row of channels_last images is best treated as one pixel of more channels, under a column of taps:
 // registers are filled, and one load of a pixel serves several taps. Low images have few outputs for each weight, tall
 // and narrow ones too few channels for the threads, and what mostly meets padding is better left out by rows. Gradients
-// at a stride near the number of taps, and dilated taps, which are not side by side, were slower. Measured on x86.
+// at a stride near the number of taps, and dilated taps, which are not side by side, were slower. So were large weights
+// that serve few rows of outputs: of bfloat16 images, too, weights are float32. Measured on x86.
 bool treats_rows_as_pixels(const Problem& problem, Direction direction, int64_t lanes, bool bf16) {
   const ConvAxis& y = problem.y;
   const int64_t channels = problem.x.in * problem.channels;
@@ -294,8 +309,9 @@ bool treats_rows_as_pixels(const Problem& problem, Direction direction, int64_t 
       y.taps > 2 * y.in || channels < lanes)
     return false;
   if (y.dilation > 1 && (bf16 || y.stride > 1 || !(fwd || few_channels(problem, lanes)))) return false;
-  return channels * y.taps * sum_bytes(problem.dtype) <= kRowWeightBytes &&
-         (fwd || y.stride == 1 || 2 * y.stride <= y.taps);
+  const int64_t weight_bytes = channels * y.taps * sum_bytes(problem.dtype);
+  const bool for_few = weight_bytes > (bf16 ? kWeightOfBf16Row : kWeightOfRow) * (fwd ? y.out : y.in);
+  return weight_bytes <= kRowWeightBytes && !for_few && (fwd || y.stride == 1 || 2 * y.stride <= y.taps);
 }
 
 Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Machine& machine) {
@@ -322,6 +338,8 @@ Choice choose_fwd_or_dgrad(const Problem& problem, Direction direction, const Ma
     return {Kernel::fwd_tiles, false, "few channels: a register holds neighbouring pixels"};
   if (!few && !bf16 && has_few_taps(problem, direction))
     return {Kernel::fwd_tiles, false, "contiguous, few taps: a register holds neighbouring pixels"};
+  if (reads_by_fours(problem, direction, machine, bf16) && reads_in_place(problem, direction, machine, bf16))
+    return {Kernel::fwd_pixels, bf16, "channels_last, three taps at a stride of 2: pixels are read in place"};
   if (reads_in_place(problem, direction, machine, bf16))
     return {Kernel::fwd_pixels, bf16, "channels_last and a small window: pixels are read in place"};
   if (problem.channels_last) return {Kernel::fwd_rows, bf16, "channels_last and a large window: rows are buffered"};

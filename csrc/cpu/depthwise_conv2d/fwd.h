@@ -30,32 +30,47 @@ inline int64_t phases_of(const ConvAxis& x) {
   return last - first >= 3 && x.out >= 7 * phases ? phases : 1;
 }
 
-// The weight in the order of the kernels: [block of channels][tap][copy].
-template <class T>
-Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor, int64_t taps) {
-  const auto weight = parameter<T>(tensor);
-  Buffer<acc_t<T>> packed(plan.packed_channels() * plan.tap_count);
-  auto* to = packed.data();
-  const int64_t period = std::lcm(plan.weight_channels, plan.block_channels);  // of channels: then blocks repeat
-  for (int64_t c = 0; c < plan.own_channels; c += plan.block_channels) {
-    const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, plan.block_channels) : c;
-    if (c >= period && first == c) {
-      const int64_t block = plan.weight_copies * plan.tap_count;
-      to = std::copy_n(to - period / plan.block_channels * block, block, to);
-      continue;
-    }
+// In a loop over a weight: keeps the compiler from making vectors of it, whose code is large and saves little.
+inline void keep_scalar(int64_t& i) { asm("" : "+r"(i)); }
+
+// A weight in the order of the kernels: [block of channels][tap][copy]. weight: [channel][tap].
+template <class A>
+Buffer<A> in_blocks(const TilePlan& plan, const A* weight) {
+  const int64_t block = plan.block_channels, own = plan.weight_channels, row = own + block, taps = plan.kernel_taps;
+  const bool repeats = own < plan.channels;
+  // Of a weight that repeats, because stacked images share it: a row for each tap, of all channels and then of the
+  // first ones again, so that any block is one stretch of it.
+  Buffer<A> rows(repeats ? taps * row : 0);
+  for (int64_t i = 0; repeats && i < row; ++i)
+    for (int64_t t = 0; t < taps; keep_scalar(++t))
+      rows.data()[t * row + i] = i < own ? weight[i * taps + t] : rows.data()[t * row + i - own];
+  Buffer<A> packed(plan.packed_channels() * plan.tap_count);
+  A* to = packed.data();
+  for (int64_t c = 0; c < plan.own_channels; c += block) {
+    const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, block) : c;
+    const int64_t lanes = std::min(block, plan.channels - first);  // behind them zeros
+    const A* const stretch = rows.data() + first % own;
     for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
-        if (plan.weight_channels < plan.channels)
-          for (int64_t i = first; i < first + plan.block_channels; ++i)
-            *to++ = i < plan.channels ? weight(i % plan.weight_channels * taps + term.tap) : 0;
+        if (repeats)
+          std::copy_n(stretch + term.tap * row, lanes, to);
         else
-          for (int64_t i = first; i < first + plan.block_channels; ++i)
-            *to++ = i < plan.channels ? weight(i * taps + term.tap) : 0;
-        for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
+          for (int64_t i = 0; i < lanes; keep_scalar(++i)) to[i] = weight[(first + i) * taps + term.tap];
+        to += block;
+        for (int64_t i = block; i < plan.weight_copies; keep_scalar(++i), ++to) *to = to[-block];
       }
   }
   return packed;
+}
+
+template <class T>
+Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor) {
+  if constexpr (std::is_same_v<T, acc_t<T>>) return in_blocks(plan, tensor.template const_data_ptr<T>());
+  const auto weight = parameter<T>(tensor);
+  const int64_t count = plan.weight_channels * plan.kernel_taps;
+  Buffer<acc_t<T>> widened(count);
+  for (int64_t i = 0; i < count; keep_scalar(++i)) widened.data()[i] = weight(i);
+  return in_blocks<acc_t<T>>(plan, widened.data());
 }
 
 // The bias in the same order, without taps; zeros if there is none.
@@ -66,7 +81,7 @@ Buffer<acc_t<T>> pack_bias(const TilePlan& plan, const std::optional<Tensor>& te
   const auto bias = parameter<T>(*tensor);
   auto* to = packed.data();
   for (int64_t c = 0; c < plan.own_channels; c += plan.block_channels) {
-    for (int64_t i = c; i < c + plan.block_channels; ++i)
+    for (int64_t i = c; i < c + plan.block_channels; keep_scalar(++i))
       *to++ = i < plan.channels ? bias(i % plan.weight_channels) : 0;
     for (int64_t i = plan.block_channels; i < plan.weight_copies; ++i, ++to) *to = to[-plan.block_channels];
   }
@@ -76,7 +91,7 @@ Buffer<acc_t<T>> pack_bias(const TilePlan& plan, const std::optional<Tensor>& te
 // Computes all tiles by KernelClass(plan, from, weight, bias, to), one object a thread.
 template <class KernelClass, class T, bool kBf16>
 void run_tiles(const Problem& problem, const TilePlan& plan, const ConvTensors& tensors) {
-  auto weight = pack_weight<T>(plan, tensors.weight, problem.y.taps * problem.x.taps);
+  auto weight = pack_weight<T>(plan, tensors.weight);
   auto bias = pack_bias<T>(plan, tensors.bias);
   const T* const from = tensors.from.template const_data_ptr<T>();
   T* const to = static_cast<T*>(tensors.to.mutable_data_ptr());

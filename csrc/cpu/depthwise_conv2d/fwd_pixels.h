@@ -3,12 +3,13 @@
 #pragma once
 
 #include "fwd.h"
-#include "fwd_rows_loops.h"
+#include "fwd_strided_loops.h"
 
 namespace customops::cpu {
 namespace {
 
 constexpr int64_t kFarBytes = 1 << 20;   // of outputs: most are beyond the L2 cache
+constexpr int64_t kFarImages = 8 << 20;  // bytes: most of these are beyond the L3 cache, or slow to come from it
 constexpr int64_t kClearedBytes = 2048;  // of a row: clearing shorter ones waits for memory
 constexpr int64_t kFewRows = 64;         // of outputs: their windows are listed once
 constexpr int64_t kLargePixel = 1024;    // bytes: columns of such that no tap reads are not prefetched
@@ -31,6 +32,7 @@ class PixelsKernel {
   int64_t listed_ = -1;                        // the image that rows_ points to
   std::vector<std::vector<int64_t>> columns_;  // of the taps of each phase
   std::vector<OutputRow<T>> outputs_;          // of each phase
+  std::vector<StridedTaps> strided_;           // of each phase
 
  public:
   PixelsKernel(const TilePlan& plan, const T* from, const A* weight, const A* bias, T* to)
@@ -51,6 +53,7 @@ class PixelsKernel {
     const int64_t pixel = plan.channels, width = plan.x.from;
     for (size_t r = 0; r < columns_.size(); ++r) {
       for (const auto& tap : plan.x.taps[r]) columns_[r].push_back(plan.x.column(tap));
+      strided_.emplace_back(columns_[r], plan.x.in_phases, plan.x.periods(r), width);
       const BlockPosition position{0, 0, pixel, 0, plan.x.in_phases, width, 0, width};
       outputs_.emplace_back(plan, rows_.data(), columns_[r], r, pixel, position, bias, plan.x.out_phases * pixel);
       const bool share_set = pixel * int64_t(sizeof(T)) % kSetPeriod == 0 && plan.block_channels * sizeof(A) == 64;
@@ -126,6 +129,12 @@ class PixelsKernel {
         outputs.rows_end = find_rows(n, q, ry, rx, rows_.data());
       }
       outputs.channel = c, outputs.channels_end = plan_.channels_end(c);
+      if constexpr (std::is_same_v<T, B> && !std::is_same_v<T, double>)
+        if (strided_[rx].found && reads_by_fours()) {
+          outputs.prefetch = strided_prefetch(n, last_row);
+          add_strided(isa, outputs, strided_[rx], to + rx * pixel);
+          continue;
+        }
       outputs.prefetch = prefetch_for(n, last_row, rx, c, to);
       add_up<true>(isa, outputs, to + rx * pixel);
     }
@@ -160,6 +169,16 @@ class PixelsKernel {
     return {ahead, rows, step * row};
   }
 
+  // The rows that the next row of outputs adds to its window.
+  [[gnu::noinline]] Prefetch<T> strided_prefetch(int64_t n, int64_t last_row) const {
+    const AxisTaps &x = plan_.x, &y = plan_.y;
+    const int64_t row = x.from * plan_.channels, new_rows = y.phases.size(), step = y.in_phases / new_rows;
+    const bool far = plan_.batch * y.from * row * int64_t(sizeof(T)) > kFarImages && plan_.channel_tiles == 1;
+    const T* const first = image_row(n, last_row - (new_rows - 1) * step) + y.in_phases * row;
+    asm volatile("");
+    return {first, far ? new_rows : 0, step * row};
+  }
+
   // Where taps read only some columns: prefetches those that the next row of outputs reads. Always inline, as
   // issue_prefetch.
   [[gnu::always_inline]] void prefetch_columns(const T* from, int64_t rows, int64_t row_stride, int64_t c) const {
@@ -171,6 +190,11 @@ class PixelsKernel {
         for (int64_t column = phase; column < x.from; column += x.in_phases, pixel += step)
           for (int64_t i = 0; i < channels; i += 64 / sizeof(T)) __builtin_prefetch(pixel + i);
       }
+  }
+
+  // Whether add_strided is for such channels: four registers of 512 bits, or more.
+  bool reads_by_fours() const {
+    return plan_.block_channels * int64_t(sizeof(A)) == 64 && plan_.channels >= 4 * plan_.block_channels;
   }
 
   const T* image_row(int64_t n, int64_t i) const {

@@ -353,8 +353,11 @@ struct OutputRow {
   }
 };
 
-// Prefetches what `step` blocks of kBytes read next. Always inline: GCC takes a call of a function that only prefetches
-// for one without effect, and drops it.
+constexpr int kIntoL2 = 2;  // of __builtin_prefetch
+
+// Prefetches what `step` blocks of kBytes read next, into the L2 cache: until it is read, much else goes through the L1
+// cache. Measured on a Zen 4. Always inline: GCC takes a call of a function that only prefetches for one without
+// effect, and drops it.
 template <int kBytes, class T>
 [[gnu::always_inline]] inline void issue_prefetch(const Prefetch<T>& prefetch, int64_t at, int64_t step) {
   const T* row = prefetch.pixels + at;
@@ -362,7 +365,7 @@ template <int kBytes, class T>
     const char* line = reinterpret_cast<const char*>(row);
     for (int64_t x = 0; x < step; ++x, line += kBytes)
 #pragma GCC unroll 16
-      for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(line + i);
+      for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(line + i, 0, kIntoL2);
   }
 }
 

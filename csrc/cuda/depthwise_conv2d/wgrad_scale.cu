@@ -199,7 +199,10 @@ struct ScaleWork {
   ScaleWork(int64_t least_threads, int64_t units, int64_t lanes, int64_t groups, int64_t few, bool narrow)
       : threads(least_threads) {
     constexpr int64_t kWantedThreads = 1 << 18, kFewUnits = 16, kUnits = 8;
-    while (threads < kMaxBlock && few * threads < units * lanes && 2 * threads * groups <= kWantedThreads) threads *= 2;
+    // A multiprocessor holds one of the largest blocks: no more of these than one wave.
+    const int64_t most_threads = groups > kH200.multiprocessors ? kMaxBlock / 2 : kMaxBlock;
+    while (threads < most_threads && few * threads < units * lanes && 2 * threads * groups <= kWantedThreads)
+      threads *= 2;
     if (units * lanes <= kFewUnits * threads) return;
     // Blocks of few threads, whose last wave takes less of the time, and as many as fill one to four waves.
     const int64_t wave = kH200.multiprocessors * (narrow ? 6 : 4);
