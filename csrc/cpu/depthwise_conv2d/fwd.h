@@ -33,44 +33,35 @@ inline int64_t phases_of(const ConvAxis& x) {
 // In a loop over a weight: keeps the compiler from making vectors of it, whose code is large and saves little.
 inline void keep_scalar(int64_t& i) { asm("" : "+r"(i)); }
 
-// A weight in the order of the kernels: [block of channels][tap][copy]. weight: [channel][tap].
-template <class A>
-Buffer<A> in_blocks(const TilePlan& plan, const A* weight) {
+// The weight in the order of the kernels: [block of channels][tap][copy].
+template <class T>
+Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor) {
+  const auto weight = parameter<T>(tensor);
   const int64_t block = plan.block_channels, own = plan.weight_channels, row = own + block, taps = plan.kernel_taps;
   const bool repeats = own < plan.channels;
   // Of a weight that repeats, because stacked images share it: a row for each tap, of all channels and then of the
   // first ones again, so that any block is one stretch of it.
-  Buffer<A> rows(repeats ? taps * row : 0);
+  Buffer<acc_t<T>> rows(repeats ? taps * row : 0);
   for (int64_t i = 0; repeats && i < row; ++i)
     for (int64_t t = 0; t < taps; keep_scalar(++t))
-      rows.data()[t * row + i] = i < own ? weight[i * taps + t] : rows.data()[t * row + i - own];
-  Buffer<A> packed(plan.packed_channels() * plan.tap_count);
-  A* to = packed.data();
+      rows.data()[t * row + i] = i < own ? weight(i * taps + t) : rows.data()[t * row + i - own];
+  Buffer<acc_t<T>> packed(plan.packed_channels() * plan.tap_count);
+  auto* to = packed.data();
   for (int64_t c = 0; c < plan.own_channels; c += block) {
     const int64_t first = plan.reads_in_place ? first_channel(c, plan.channels, block) : c;
     const int64_t lanes = std::min(block, plan.channels - first);  // behind them zeros
-    const A* const stretch = rows.data() + first % own;
+    const auto* const stretch = rows.data() + first % own;
     for (const auto& terms : plan.tap_offsets)
       for (const auto& term : terms) {
         if (repeats)
           std::copy_n(stretch + term.tap * row, lanes, to);
         else
-          for (int64_t i = 0; i < lanes; keep_scalar(++i)) to[i] = weight[(first + i) * taps + term.tap];
+          for (int64_t i = 0; i < lanes; keep_scalar(++i)) to[i] = weight((first + i) * taps + term.tap);
         to += block;
         for (int64_t i = block; i < plan.weight_copies; keep_scalar(++i), ++to) *to = to[-block];
       }
   }
   return packed;
-}
-
-template <class T>
-Buffer<acc_t<T>> pack_weight(const TilePlan& plan, const Tensor& tensor) {
-  if constexpr (std::is_same_v<T, acc_t<T>>) return in_blocks(plan, tensor.template const_data_ptr<T>());
-  const auto weight = parameter<T>(tensor);
-  const int64_t count = plan.weight_channels * plan.kernel_taps;
-  Buffer<acc_t<T>> widened(count);
-  for (int64_t i = 0; i < count; keep_scalar(++i)) widened.data()[i] = weight(i);
-  return in_blocks<acc_t<T>>(plan, widened.data());
 }
 
 // The bias in the same order, without taps; zeros if there is none.

@@ -43,7 +43,8 @@ void add_strided_block(const OutputRow<T>& outputs, const StridedTaps& taps, int
 #pragma GCC unroll 4
     for (V& sum : out[c]) sum.load(outputs.bias + channel + c * V::kLanes);
   const int64_t at = 2 * i * pixel + (g - outputs.channel) * kCount * 2;
-  issue_prefetch<kCount * kRegisters * V::kLanes * sizeof(T)>(outputs.prefetch, at, 2);
+  constexpr int kBytes = kCount * kRegisters * V::kLanes * sizeof(T);
+  issue_prefetch<kBytes, kIntoL2>(outputs.prefetch, at, 2);
   for_rows<V>(outputs.rows, outputs.rows_end, [&](const auto& rows) {
     typename std::decay_t<decltype(rows)>::Sample factor[kRegisters][kStridedTaps], v;
 #pragma GCC unroll 4
