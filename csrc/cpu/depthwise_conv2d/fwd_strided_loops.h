@@ -14,8 +14,8 @@ constexpr int kStridedTaps = 3;
 // Where the first window of a row begins, and in which place among the weights of a row each of its taps is.
 struct StridedTaps {
   int64_t column = 0, place[kStridedTaps] = {};
-  bool found =
-      false;  // whether there are such taps, three outputs or more, and at most one column of padding on a side
+  // Whether there are such taps, three outputs or more, and at most one column of padding on a side.
+  bool found = false;
 
   // columns: of the taps, for the first of so many outputs. Never inline, because all dtypes share it.
   [[gnu::noinline]] StridedTaps(const std::vector<int64_t>& columns, int64_t stride, int64_t outputs, int64_t width) {

@@ -199,7 +199,7 @@ struct ScaleWork {
   ScaleWork(int64_t least_threads, int64_t units, int64_t lanes, int64_t groups, int64_t few, bool narrow)
       : threads(least_threads) {
     constexpr int64_t kWantedThreads = 1 << 18, kFewUnits = 16, kUnits = 8;
-    // A multiprocessor holds one of the largest blocks: no more of these than one wave.
+    // More of the largest blocks than multiprocessors were slower than blocks of half as many threads, on an H200.
     const int64_t most_threads = groups > kH200.multiprocessors ? kMaxBlock / 2 : kMaxBlock;
     while (threads < most_threads && few * threads < units * lanes && 2 * threads * groups <= kWantedThreads)
       threads *= 2;
