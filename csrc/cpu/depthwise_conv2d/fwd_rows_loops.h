@@ -353,8 +353,8 @@ struct OutputRow {
   }
 };
 
-// Which cache prefetched lines go into, for __builtin_prefetch. On a Zen 4 the L2 cache was faster, but under seven taps
-// of a row the L1 cache. Not measured elsewhere.
+// Which cache prefetched lines go into, for __builtin_prefetch. On a Zen 4 the L2 cache was faster, but under seven
+// taps of a row the L1 cache. Not measured elsewhere.
 constexpr int kIntoL1 = 3, kIntoL2 = 2;
 
 // Prefetches what `step` blocks of kBytes read next. Always inline: GCC takes a call of a function that only prefetches
