@@ -164,14 +164,14 @@ def test_of_alternatives_the_driver_may_run_either(report, wheel, library):  # n
 def test_problems_and_hazards(report, wheel, library):  # noqa: F811
     aarch64 = bytearray(library({}))
     aarch64[18:20] = (183).to_bytes(2, "little")
-    code = '__attribute__((used)) static const char where[] = "/home/me/project/a.c built Jan  5 2026 at 10:11:12";'
+    code = '__attribute__((used)) static const char where[] = "/home/me/project/a.c built Jan  5 2026 at 10:11:12, tested Feb 05 2026";'
     files = {"customops/_arm.so": bytes(aarch64), "customops/tool.dll": b"MZ\0\0", "customops/_a.so": library({}, code=code),
              "customops/_b.so": b"\x7fELF and no more", "customops/_c.so": library({}, rpath="/opt/mine/lib")}  # fmt: skip
     found = report(wheel(files, spoil="customops/__init__.py"))
     for expected in ("_arm.so is for aarch64, the wheel is for", "tool.dll is a program for Windows", "__init__.py is not what RECORD",
                      "_b.so is cut"):  # fmt: skip
         assert any(expected in problem for problem in found["problems"]), (expected, found["problems"])
-    for expected in ("_a.so: paths of the build /home/me/project/a.c", "_a.so: a date Jan  5 2026", "_a.so: a time 10:11:12",
+    for expected in ("_a.so: paths of the build /home/me/project/a.c", "_a.so: a date Jan  5 2026, Feb 05 2026: ", "_a.so: a time 10:11:12",
                      "_c.so: searches /opt/mine/lib"):  # fmt: skip
         assert any(expected in hazard for hazard in found["reproducibility_hazards"]), (
             expected,

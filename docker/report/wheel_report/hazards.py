@@ -13,7 +13,8 @@ from .library import Library
 PATH = re.compile(
     rb"/(?:home|root|Users|tmp|var/tmp|build|builds|github|__w|workspace|mnt|data|scratch|opt/_internal)/[\w.+@/-]{3,200}"
 )
-DATE = re.compile(rb"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123]\d 20\d\d\b")
+# __DATE__ writes the fifth of a month as " 5", strftime's %d as "05".
+DATE = re.compile(rb"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 0123]\d 20\d\d\b")
 TIME = re.compile(rb"(?<![\d:.])[0-2]\d:[0-5]\d:[0-5]\d(?![\d:.])")
 # nvcc names internal symbols after temporary files and its process.
 TEMPORARY = re.compile(rb"tmpxft_[0-9a-f]{8}_[0-9a-f]{8}")
