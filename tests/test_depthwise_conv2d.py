@@ -154,6 +154,18 @@ def test_windows_wider_or_higher_than_images(channels, memory_format, device):
 
 
 @memory_formats
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 8])
+def test_few_channels_under_windows_that_leave_short_rows(channels, memory_format, device):
+    """Of 40 pixels of a row, windows leave 21 outputs or fewer: registers end with each row."""
+    for rows in (1, 3, 6, 12, 13):
+        for kernel, stride, dtype in (((7, 20), (1, 1), torch.float32), ((4, 31), (1, 2), torch.bfloat16),
+                                      ((9, 25), (2, 1), torch.float64), ((6, 33), (1, 1), torch.float16)):  # fmt: skip
+            x = image((2, channels, kernel[0] + (rows - 1) * stride[0], 40), dtype, device, memory_format)
+            weight = randn(channels, 1, *kernel, dtype=dtype, device=device, seed=1)
+            assert_all(x, weight, randn(channels, dtype=dtype, device=device, seed=2), stride, 0)
+
+
+@memory_formats
 @pytest.mark.parametrize(("channels", "width", "stride"), [(12, 9, 8), (3, 31, 30), (3, 1001, 500), (1, 1001, 1000)])
 def test_strides_that_leave_one_pixel(channels, width, stride, memory_format, device):
     """Rows are put together from phases, most of which have fewer pixels than the first."""

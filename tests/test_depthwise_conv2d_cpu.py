@@ -27,6 +27,8 @@ for memory_format in tests.FORMATS:
         tests.test_common_kernels(3, 2, dtype, memory_format, "cpu")
     for channels in range(1, 9):
         tests.test_any_number_of_channels(channels, memory_format, "cpu")
+    for channels in (1, 3, 8):
+        tests.test_few_channels_under_windows_that_leave_short_rows(channels, memory_format, "cpu")
     for channels in (2, 3, 5):
         tests.test_large_images_of_few_channels(channels, memory_format, "cpu")
         tests.test_images_that_are_only_multiplied(channels, memory_format, "cpu")

@@ -158,8 +158,9 @@ class PixelsKernel {
     }
     if (plan_.channel_tiles > 1) return {first, 0, 0};  // pixels are not one stretch of memory
     // What a block of outputs reads is prefetched while the block before it is computed, but no rows that none reads.
+    // Short rows need more than the next one: with it alone, images beyond the L2 cache took up to 1.4 times as long.
     const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
-    const T* const ahead = first + (new_rows < y.in_phases ? y.in_phases * row : std::min(y.in_phases * row, block));
+    const T* const ahead = first + (new_rows < y.in_phases ? y.in_phases * row : block);
     if (far_ && rows <= 1 && x.in_phases == 1) {
       // Outputs, too: those of the next block or, where a stride of dgrad scatters them, a part of the next row.
       const bool scattered = y.out_phases > 1 || x.out_phases > 1;

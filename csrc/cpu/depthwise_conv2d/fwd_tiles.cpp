@@ -36,9 +36,16 @@ class TilesKernel {
   }
 
  private:
+  // Whether rows of outputs are so much shorter than those of the buffer that registers best end with each.
+  template <class V>
+  static bool computes_by_rows(int64_t row, int64_t buffer_row, bool one_channel) {
+    return !(kOwnLoads<V> && one_channel) && 5 * ceil_div(row, V::kLanes) * V::kLanes <= 4 * buffer_row;
+  }
+
   // All output rows of phase ry.
   template <class I>
   void write_tile(I isa, int64_t n, int64_t c, int64_t q, int64_t ry) {
+    using V = Vec<I::value, A>;
     const AxisTaps& x = plan_.x;
     const int64_t rows = std::min(plan_.strip, plan_.y.periods(ry) - q), lanes = plan_.block_channels,
                   step = plan_.register_stride;
@@ -48,13 +55,14 @@ class TilesKernel {
     for (size_t rx = 0; rx < x.taps.size(); ++rx) {
       const int64_t pair = ry * x.taps.size() + rx;
       const A* const weight = weight_ + (c * plan_.tap_count + plan_.first_taps[pair]) * plan_.weight_copies;
-      const int64_t runs = direct ? rows : 1, length = x.periods(rx) * lanes + (direct ? 0 : (rows - 1) * buffer_row);
+      const bool by_rows = !direct && computes_by_rows<V>(x.periods(rx) * lanes, buffer_row, lanes == 1);
+      const int64_t runs = direct ? rows : 1, whole = direct || by_rows ? 0 : (rows - 1) * buffer_row;
       for (int64_t run = 0; run < runs; ++run) {
         const A* const from = loader_.data() + run * buffer_row;
         A* const out = direct ? reinterpret_cast<A*>(to + run * plan_.y.out_phases * row)
                               : result_.data() + rx * plan_.strip * buffer_row;
-        add_run(isa, from, plan_.tap_offsets[pair], weight, bias_ + c * plan_.weight_copies, lanes == 1, step, length,
-                direct, out);
+        const OutputRows<A> outputs{from, out, by_rows ? rows : 1, x.periods(rx) * lanes + whole, buffer_row, direct};
+        add_run(isa, outputs, plan_.tap_offsets[pair], weight, bias_ + c * plan_.weight_copies, lanes == 1, step);
       }
     }
     if (direct) return;
