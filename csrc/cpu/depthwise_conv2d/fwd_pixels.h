@@ -13,6 +13,8 @@ constexpr int64_t kFarImages = 8 << 20;  // bytes, from which on add_strided pre
 constexpr int64_t kClearedBytes = 2048;  // of a row: clearing shorter ones waits for memory
 constexpr int64_t kFewRows = 64;         // of outputs: their windows are listed once
 constexpr int64_t kLargePixel = 1024;    // bytes: columns of such that no tap reads are not prefetched
+// Where prefetches cost time: pixels of so many bytes at most, and so many of the rows under a window. On a Zen 4.
+constexpr int64_t kSmallPixel = 128, kNearBytes = 2048;
 // Of pixels that share a set of the L1 cache (kSetPeriod): fewer at a time. Measured with AVX-512.
 constexpr BlockSizes kShortBlocks(6);
 
@@ -24,6 +26,7 @@ class PixelsKernel {
   const A* const weight_;
   T* const to_;
   const bool far_;                             // whether outputs are prefetched, too
+  const bool in_order_;                        // whether nothing is prefetched
   const bool some_empty_;                      // whether no tap reaches the outputs of some phase of a row
   Buffer<T> last_row_;                         // of the tensor, where registers would read behind its end
   const bool lists_all_;                       // whether rows_ has those of all rows of outputs
@@ -41,6 +44,7 @@ class PixelsKernel {
         weight_(weight),
         to_(to),
         far_(plan.batch * plan.y.to * plan.x.to * plan.channels * int64_t(sizeof(T)) > kFarBytes),
+        in_order_(reads_in_order(plan)),
         some_empty_(std::any_of(plan.x.taps.begin(), plan.x.taps.end(), [](const auto& taps) { return taps.empty(); })),
         lists_all_(plan.y.to * int64_t(plan.x.taps.size()) <= kFewRows),
         rows_(plan.y.max_taps() * (lists_all_ ? plan.y.to * plan.x.taps.size() : 1)),
@@ -58,6 +62,7 @@ class PixelsKernel {
       outputs_.emplace_back(plan, rows_.data(), columns_[r], r, pixel, position, bias, plan.x.out_phases * pixel);
       const bool share_set = pixel * int64_t(sizeof(T)) % kSetPeriod == 0 && plan.block_channels * sizeof(A) == 64;
       if (share_set && outputs_[r].count > kMaxBlock) outputs_[r].blocks = &kShortBlocks;
+      outputs_[r].prefetch.pixels = from;  // of no rows, until set_prefetch
     }
   }
 
@@ -131,18 +136,20 @@ class PixelsKernel {
       outputs.channel = c, outputs.channels_end = plan_.channels_end(c);
       if constexpr (std::is_same_v<T, B> && !std::is_same_v<T, double>)
         if (strided_[rx].found && reads_by_fours()) {
-          outputs.prefetch = strided_prefetch(n, last_row);
+          set_strided_prefetch(n, last_row, outputs.prefetch);
           add_strided(isa, outputs, strided_[rx], to + rx * pixel);
           continue;
         }
-      outputs.prefetch = prefetch_for(n, last_row, rx, c, to);
+      if (!in_order_) set_prefetch(n, last_row, rx, c, to, outputs.prefetch);
       add_up<true>(isa, outputs, to + rx * pixel);
     }
   }
 
   // What to prefetch while outputs are computed, from `to` on, whose windows end with row last_row. Never inline,
-  // because all instruction sets share it; the asm tells GCC that a call has an effect.
-  [[gnu::noinline]] Prefetch<T> prefetch_for(int64_t n, int64_t last_row, int64_t rx, int64_t c, const T* to) const {
+  // because all instruction sets share it; the asm tells GCC that a call has an effect. Not a function that returns it:
+  // GCC would copy that by instructions wider than those that wrote it, which wait until all stores are done.
+  [[gnu::noinline]] void set_prefetch(int64_t n, int64_t last_row, int64_t rx, int64_t c, const T* to,
+                                      Prefetch<T>& prefetch) const {
     const AxisTaps &x = plan_.x, &y = plan_.y;
     const int64_t pixel = plan_.channels, row = x.from * pixel, to_row = x.to * pixel;
     // Of the rows that a stride steps over, a dilation may read only some.
@@ -152,32 +159,32 @@ class PixelsKernel {
     asm volatile("");
     const int64_t read = x.phases.size();  // of in_phases columns
     const bool skips = read == 1 || (3 * read <= 2 * x.in_phases && pixel * int64_t(sizeof(T)) >= kLargePixel);
-    if (skips && read < x.in_phases && x.out_phases == 1 && y.to > 1) {
-      prefetch_columns(first + y.in_phases * row, rows, step * row, c);
-      return {first, 0, 0};
-    }
-    if (plan_.channel_tiles > 1) return {first, 0, 0};  // pixels are not one stretch of memory
+    if (skips && read < x.in_phases && x.out_phases == 1 && y.to > 1)
+      return prefetch_columns(first + y.in_phases * row, rows, step * row, c);
+    if (plan_.channel_tiles > 1) return;  // pixels are not one stretch of memory
     // What a block of outputs reads is prefetched while the block before it is computed, but no rows that none reads.
     // Short rows need more than the next one: with it alone, images beyond the L2 cache took up to 1.4 times as long.
     const int64_t block = std::max<int64_t>(kPrefetchBytes / sizeof(T), kPrefetchPixels * x.in_phases * pixel);
     const T* const ahead = first + (new_rows < y.in_phases ? y.in_phases * row : block);
-    if (far_ && rows <= 1 && x.in_phases == 1) {
-      // Outputs, too: those of the next block or, where a stride of dgrad scatters them, a part of the next row.
-      const bool scattered = y.out_phases > 1 || x.out_phases > 1;
-      const T* const out = to + (scattered ? to_row + rx * (to_row / x.out_phases) : block);
-      return rows == 0 ? Prefetch<T>{out, 1, 0} : Prefetch<T>{ahead, 2, out - ahead};
-    }
-    return {ahead, rows, step * row};
+    prefetch.pixels = ahead, prefetch.rows = rows, prefetch.row_stride = step * row;
+    if (!far_ || rows > 1 || x.in_phases > 1) return;
+    // Outputs, too: those of the next block or, where a stride of dgrad scatters them, a part of the next row.
+    const bool scattered = y.out_phases > 1 || x.out_phases > 1;
+    const T* const out = to + (scattered ? to_row + rx * (to_row / x.out_phases) : block);
+    if (rows == 0)
+      prefetch.pixels = out, prefetch.rows = 1;
+    else
+      prefetch.rows = 2, prefetch.row_stride = out - ahead;
   }
 
   // The rows that the next row of outputs adds to its window.
-  [[gnu::noinline]] Prefetch<T> strided_prefetch(int64_t n, int64_t last_row) const {
+  [[gnu::noinline]] void set_strided_prefetch(int64_t n, int64_t last_row, Prefetch<T>& prefetch) const {
     const AxisTaps &x = plan_.x, &y = plan_.y;
     const int64_t row = x.from * plan_.channels, new_rows = y.phases.size(), step = y.in_phases / new_rows;
     const bool far = plan_.batch * y.from * row * int64_t(sizeof(T)) > kFarImages && plan_.channel_tiles == 1;
-    const T* const first = image_row(n, last_row - (new_rows - 1) * step) + y.in_phases * row;
     asm volatile("");
-    return {first, far ? new_rows : 0, step * row};
+    prefetch.pixels = image_row(n, last_row - (new_rows - 1) * step) + y.in_phases * row;
+    prefetch.rows = far ? new_rows : 0, prefetch.row_stride = step * row;
   }
 
   // Where taps read only some columns: prefetches those that the next row of outputs reads. Always inline, as
@@ -191,6 +198,15 @@ class PixelsKernel {
         for (int64_t column = phase; column < x.from; column += x.in_phases, pixel += step)
           for (int64_t i = 0; i < channels; i += 64 / sizeof(T)) __builtin_prefetch(pixel + i);
       }
+  }
+
+  // Whether small pixels are read about in the order of memory, which the processor prefetches by itself: all rows of
+  // the image, under one row of taps or short enough.
+  static bool reads_in_order(const TilePlan& plan) {
+    const AxisTaps& y = plan.y;
+    const int64_t pixel = plan.channels * int64_t(sizeof(T)), rows = (y.span + 1) * y.in_phases;
+    const bool all_rows = int64_t(y.phases.size()) == y.in_phases;
+    return pixel <= kSmallPixel && all_rows && (y.max_taps() == 1 || rows * plan.x.from * pixel <= kNearBytes);
   }
 
   // Whether add_strided is for such channels: four registers of 512 bits, or more.
