@@ -9,8 +9,8 @@ import threading
 import pytest
 import torch
 from common import DTYPES
-from depthwise import reference as depthwise_reference
 from test_upfirdn2d import reference
+from torch.nn import functional as F
 
 import customops
 
@@ -304,14 +304,14 @@ def test_depthwise_conv2d_of_more_elements_than_an_int_can_count(channels, kerne
         x[index] = (torch.rand(shape[1:], device="cuda") < 1e-3).half()
     numbers = (stride, stride, kernel // 2, kernel // 2, 1, 1)
     out = customops.depthwise_conv2d(x, weight, None, stride, kernel // 2)
-    some = x[list(images)].double().cpu().requires_grad_(), weight.double().cpu().requires_grad_()
-    expected = depthwise_reference(*some, None, stride, kernel // 2)
-    assert torch.equal(out[list(images)].double().cpu(), expected.detach())
+    some = x[list(images)].double().requires_grad_(), weight.double().requires_grad_()
+    expected = F.conv2d(*some, None, stride, kernel // 2, groups=channels)  # on the CPU it takes 20 s
+    assert torch.equal(out[list(images)].double(), expected.detach())
     assert not out[1].any()
     dx, dw = torch.autograd.grad(expected, some, expected.detach())
     sizes = (out, weight, *shape[2:], *numbers, memory_format == torch.channels_last)
     ours = torch.ops.customops._depthwise_conv2d_grad_input(*sizes)
-    assert torch.equal(ours[list(images)].double().cpu(), dx)
+    assert torch.equal(ours[list(images)].double(), dx)
     del ours
     ours = torch.ops.customops._depthwise_conv2d_grad_weight(out, x, kernel, kernel, *numbers)
     assert torch.equal(ours, dw.to(ours))
