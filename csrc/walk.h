@@ -30,6 +30,7 @@ struct Walk {
   std::array<int64_t, kMaxDims> size;
   std::array<std::array<int64_t, kMaxDims>, kInputs> stride;  // in elements
 
+  Walk() = default;
   // The output must be dense (new_like of allocate.h makes such), have at least one element and the inputs' shape.
   Walk(IntHeaderOnlyArrayRef sizes, IntHeaderOnlyArrayRef out_strides,
        const std::array<const Tensor*, kInputs>& inputs) {

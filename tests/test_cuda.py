@@ -199,6 +199,21 @@ def test_more_strided_elements_than_an_int_can_count(shape, layout):
         assert all(torch.equal(out[i : i + rows], a[i : i + rows]) for i in range(0, len(a), rows))
 
 
+@pytest.mark.huge
+@pytest.mark.parametrize(("columns", "step"), [(3, 2**30 + 24), (3, 2**32 + 8), (24, 2**27 + 8)])
+@pytest.mark.parametrize("rows", [1, 999, 2**20 + 7])
+def test_columns_farther_apart_than_an_int_can_count(columns, step, rows):
+    x = torch.empty((columns - 1) * step + rows, device="cuda", dtype=torch.float16)
+    a = x.as_strided((rows, columns), (1, step)).copy_(integers(rows, columns))
+    y = integers(rows, columns, dtype=torch.float16)
+    assert torch.equal(customops.flatten_copy(a), a.reshape(-1))
+    assert torch.equal(customops.flatten_copy(a.view(1, rows, columns).expand(2, -1, -1)), a.repeat(2, 1).view(-1))
+    assert torch.equal(customops.add2(y, a), y + a)
+    assert torch.equal(customops.axpy(a, y, 2.0), 2 * a + y)
+    assert torch.equal(customops.axpy(a, a.flip(0).contiguous(), 2.0), 2 * a + a.flip(0))
+    assert torch.equal(customops.bias_act(a, act="relu", gain=1.0), a.relu())
+
+
 # (up, down, taps) that have kernels of their own; 12 taps are separable.
 upfirdn2d_kernels = pytest.mark.parametrize(
     ("up", "down", "taps"), [(1, 1, 4), (2, 1, 4), (1, 2, 4), (1, 1, 12), (2, 1, 12), (1, 2, 12)]

@@ -16,6 +16,17 @@ void copy_strided(const char* op, const Tensor& from, Tensor& out) {
                 [&](auto zero) { pointwise_into<decltype(zero)>(op, out, out.sizes(), out.strides(), Copy(), from); });
 }
 
+void copy_walk(const Tensor& like, const Walk<1>& walk, const void* from, void* to, int64_t n, cudaStream_t stream) {
+  const auto is_part = [](const auto& walk, int64_t n) { return n < kMaxPart && all_within_reach(walk, walk.dims); };
+  dispatch_bits(like.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const Pointers<T, 1> p{{static_cast<const T*>(from)}, static_cast<T*>(to)};
+    for_each_part(walk, p, n, is_part, [&](const auto& part, const auto& pointers, int64_t elements) {
+      launch_strided(part, pointers, elements, Copy(), stream);
+    });
+  });
+}
+
 Tensor flatten_copy(const Tensor& x) {
   check_dtype("flatten_copy", "x", x);
   const int64_t n = x.numel(), one = 1;

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "../allocate.h"
 #include "../dispatch.h"
@@ -78,26 +81,37 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int64_t kMaxPart = std::numeric_limits<int32_t>::max() / 2;  // kernels count elements in 32 bits
+constexpr int64_t kMaxCopied = int64_t(1) << 28;                        // of them: 2 GB of float64
+
+// Whether kernels can find input k along the first `dims` dimensions of a walk.
 template <size_t kInputs>
-bool fits_32_bits(const Walk<kInputs>& walk, int64_t n) {
-  int64_t last[kInputs + 1] = {n};
-  for (size_t k = 0; k < kInputs; ++k)
-    for (int d = 0; d < walk.dims; ++d) last[k + 1] += (walk.size[d] - 1) * walk.stride[k][d];
-  return *std::max_element(last, last + kInputs + 1) < std::numeric_limits<int32_t>::max() / 2;
+bool within_reach(const Walk<kInputs>& walk, size_t k, int dims) {
+  int64_t last = 0;
+  for (int d = 0; d < dims; ++d) last += (walk.size[d] - 1) * walk.stride[k][d];
+  return last < kMaxPart;
 }
 
-// Calls f(walk, p, n) for parts of a walk whose indices fit 32 bits: halves along the outermost dimension, as often as
-// needed.
-template <class T, size_t kInputs, class F>
-void for_each_part(const Walk<kInputs>& whole, Pointers<T, kInputs> p, int64_t n, const F& f) {
-  if (fits_32_bits(whole, n)) return f(whole, p, n);
+template <size_t kInputs>
+bool all_within_reach(const Walk<kInputs>& walk, int dims) {
+  for (size_t k = 0; k < kInputs; ++k)
+    if (!within_reach(walk, k, dims)) return false;
+  return true;
+}
+
+// Calls f(walk, p, n) for parts of a walk of n elements: halves along the outermost dimension, until
+// is_part(walk, n). Long halves are whole tiles, as aligned as the whole.
+template <class T, size_t kInputs, class IsPart, class F>
+void for_each_part(const Walk<kInputs>& whole, Pointers<T, kInputs> p, int64_t n, const IsPart& is_part, const F& f) {
+  if (is_part(whole, n)) return f(whole, p, n);
   Walk<kInputs> walk = whole;
   const int outermost = walk.dims - 1;
   const int64_t size = walk.size[outermost], slice = n / size;
-  for (const int64_t part : {size / 2, size - size / 2}) {
+  const int64_t half = size < 2 * kTile ? size / 2 : size / (2 * kTile) * kTile;
+  for (const int64_t part : {half, size - half}) {
     walk.size[outermost] = part;
     walk.dims = part == 1 ? std::max(outermost, 1) : outermost + 1;
-    for_each_part(walk, p, part * slice, f);
+    for_each_part(walk, p, part * slice, is_part, f);
     for (size_t k = 0; k < kInputs; ++k) p.in[k] += part * walk.stride[k][outermost];
     p.out += part * slice;
   }
@@ -138,6 +152,53 @@ void launch_strided(const Walk<kInputs>& walk, const Pointers<T, kInputs>& p, in
   }
 }
 
+// Writes the elements of a walk one after the other to `to`. They have the dtype of `like` (flatten_copy.cu).
+void copy_walk(const Tensor& like, const Walk<1>& walk, const void* from, void* to, int64_t n, cudaStream_t stream);
+
+// Where inputs are out of reach, makes the walk read copies of what it reads of them, dense and in the same order in
+// memory. Returns the copies.
+template <class T, size_t kInputs>
+std::vector<Tensor> copy_what_is_out_of_reach(const Tensor& like, Walk<kInputs>& walk, Pointers<T, kInputs>& p,
+                                              int64_t n, cudaStream_t stream) {
+  std::vector<Tensor> copies;
+  for (size_t k = 0; k < kInputs; ++k) {
+    if (within_reach(walk, k, walk.dims)) continue;
+    std::array<int, kMaxDims> order;
+    std::iota(order.begin(), order.begin() + walk.dims, 0);
+    std::sort(order.begin(), order.begin() + walk.dims,
+              [&](int a, int b) { return walk.stride[k][a] < walk.stride[k][b]; });
+    Walk<1> source;
+    source.dims = walk.dims;
+    int64_t step = 1;
+    for (int i = 0; i < walk.dims; ++i) {
+      const int d = order[i];
+      source.size[i] = walk.size[d];
+      source.stride[0][i] = std::exchange(walk.stride[k][d], step);
+      step *= walk.size[d];
+    }
+    const int64_t one = 1;
+    copies.push_back(empty_strided(like, {&n, 1}, {&one, 1}));
+    copy_walk(like, source, p.in[k], copies.back().mutable_data_ptr(), n, stream);
+    p.in[k] = static_cast<const T*>(copies.back().const_data_ptr());
+  }
+  return copies;
+}
+
+// Halving alone does not help where a row of the output spans too much of an input: each of the rows, and there may be
+// billions, would become a part. Such a part is only made small enough for copies of its inputs.
+template <class T, size_t kInputs, class Op>
+void launch_in_parts(const Tensor& out, const Walk<kInputs>& whole, const Pointers<T, kInputs>& pointers, int64_t n,
+                     const Op& op, cudaStream_t stream) {
+  const auto is_part = [](const auto& walk, int64_t n) {
+    return n < kMaxPart &&
+           (all_within_reach(walk, walk.dims) || (n <= kMaxCopied && !all_within_reach(walk, walk.dims - 1)));
+  };
+  for_each_part(whole, pointers, n, is_part, [&](Walk<kInputs> walk, Pointers<T, kInputs> p, int64_t n) {
+    const std::vector<Tensor> copies = copy_what_is_out_of_reach(out, walk, p, n, stream);
+    launch_strided(walk, p, n, op, stream);
+  });
+}
+
 // Fills `out`, a dense tensor of strides `out_strides` over the inputs' sizes, by op in acc_t<T>. T is the type of the
 // elements, or an integer as large when they are only moved.
 template <class T, class Op, class... Inputs>
@@ -161,9 +222,7 @@ void pointwise_into(const char* name, Tensor& out, IntHeaderOnlyArrayRef sizes, 
     else if (same)
       flat<1, kScalars><<<blocks(n, kThreads * kScalars), kThreads, 0, stream>>>(p, n, op);
     else
-      for_each_part(walk, p, n, [&](const auto& part, const auto& pointers, int64_t elements) {
-        launch_strided(part, pointers, elements, op, stream);
-      });
+      launch_in_parts(out, walk, p, n, op, stream);
   });
 }
 
