@@ -375,8 +375,12 @@ def forest_code(name: str, kernels: list[str], trees: list) -> str:
     lines = [wrap(f"{kind}{{{{{', '.join(listed)}}},", "", "    "), "{"]
     for tree, step in trees:
         asked = ", ".join(f"{{{names[feature]}, {threshold}}}" for feature, threshold in tree)
-        costs = ", ".join("{" + ",".join(map(str, leaf if any(leaf) else ())) + "}" for leaf in step)
-        lines.append(wrap(f"{{{{{asked}}}, {{{costs}}}}},", "  ", "     "))
+        digits = "".join(chr(ord("0") + cost) for leaf in step for cost in leaf)
+        if "\\" in digits:
+            raise SystemExit(f"{name}: a cost would be a backslash in a string of C++: lower SCALE")
+        lines.append(wrap(f"{{{{{asked}}},", "  ", "     "))
+        width = 112 // len(kernels) * len(kernels)  # whole leaves
+        lines.append("\n".join(f'     "{digits[i : i + width]}"' for i in range(0, len(digits), width)) + "},")
     return "\n".join([*lines, "}};"])
 
 

@@ -77,7 +77,7 @@ problems = list(itertools.product(
 # Rows shorter than a register, of which only the last one is copied.
 problems += itertools.product((64, 72), [(2, 7, w, (3, 3), 2, (1, 1)) for w in (13, 14)])
 problems += itertools.product(
-    (5, 6, 7), [(batch, h, w, (3, 3), 2, (p, p)) for batch, h in ((2, 4), (3, 1)) for w in (1, 2, 3) for p in (1, 2)]
+    (5, 6, 7, 9, 15), [(batch, h, w, (3, 3), 2, (p, p)) for batch, h in ((2, 4), (3, 1)) for w in (1, 2, 3) for p in (1, 2)]
 )
 for dtype, memory_format, at_end in itertools.product((torch.float32, torch.bfloat16), FORMATS, (False, True)):
     for channels, (batch, h, w, kernel, stride, pad) in problems:
@@ -185,6 +185,9 @@ def test_infinities_meet_no_rows_around_small_images(stride, dtype):
         ((9, 40, 6, 3), (3, 5), (1, 2), (1, 1, 2, 2), (1, 1)),  # fewer outputs of a row than taps
         ((9, 300, 9, 3), (5, 5), (2, 3), (2, 2, 2, 1), (1, 1)),
         ((9, 40, 8, 2), (3, 3), (2, 2), (1, 0, 1, 0), (1, 1)),
+        ((9, 9, 38, 10), (2, 2), (1, 1), (0, 0, 0, 0), (1, 1)),  # pixels that are parts of registers
+        ((9, 12, 12, 12), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+        ((3, 15, 9, 11), (3, 2), (2, 1), (1, 1, 0, 1), (2, 1)),
     ],
 )
 def test_weight_gradients_of_several_rows_at_once(shape, kernel, stride, pads, dilation, dtype):

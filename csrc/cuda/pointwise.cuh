@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 constexpr int64_t kMaxPart = std::numeric_limits<int32_t>::max() / 2;  // kernels count elements in 32 bits
-constexpr int64_t kMaxCopied = int64_t(1) << 28;                        // of them: 2 GB of float64
+constexpr int64_t kMaxCopied = int64_t(1) << 28;                       // of them: 2 GB of float64
 
 // Whether kernels can find input k along the first `dims` dimensions of a walk.
 template <size_t kInputs>

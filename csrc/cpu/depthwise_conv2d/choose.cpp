@@ -281,14 +281,16 @@ bool sums_rows_at_once(const Problem& problem) {
 // Whether wgrad best reads pixels in place, because so few taps meet each that a buffer does not pay. Larger windows
 // and rows shorter than theirs have too many sums for their pixels.
 bool multiplies_in_place(const Problem& problem, const Machine& machine) {
-  if (!problem.channels_last || problem.channels < lanes_of(problem, machine) ||
-      register_bytes(machine.capability) <= kOldestBytes)
-    return false;
+  if (!problem.channels_last || register_bytes(machine.capability) <= kOldestBytes) return false;
   // AVX2 has 16, too few for the sums of 5x5 taps. On ARM these take fewer instructions from a buffer.
   const bool few_registers = machine.capability < Capability::avx512;
   const bool small = has_small_images(problem) && sums_rows_at_once(problem);
   const bool float32 = problem.dtype == ScalarType::Float;
-  const bool few = has_few_products(problem) || (small && float32 && problem.y.taps <= 3 && problem.x.taps <= 3);
+  // Where a register holds more than a pixel, rows in a buffer pay less: so do they for bfloat16, not for wider
+  // numbers.
+  const bool narrow = problem.dtype == ScalarType::BFloat16 && problem.channels < lanes_of(problem, machine);
+  const bool few =
+      has_few_products(problem) || ((narrow || (small && float32)) && problem.y.taps <= 3 && problem.x.taps <= 3);
   const bool small_windows = (problem.x.stride > 1 || few) && problem.y.taps <= (few_registers ? 3 : 5) &&
                              problem.x.taps <= 5 && (small || problem.x.out >= problem.x.taps);
   return small_windows || multiplies_columns_in_place(problem);

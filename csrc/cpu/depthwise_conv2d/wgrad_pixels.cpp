@@ -88,11 +88,13 @@ class WgradPixelsKernel {
   const T *const image_, *const grad_;
   const int64_t part_tiles_;
   double* const sums_;
-  const int64_t lanes_;         // channels at a time
-  Buffer<A> tap_sums_;          // [register of channels][tap][lane]
-  Buffer<double> folded_;       // of stacked pixels: [tap][channel of the weight, and a register more]
-  std::vector<const T*> rows_;  // of the image, for each row of outputs, for each row of taps
-  Buffer<T> zeros_;             // a row that is not there, where several are summed at once
+  const int64_t lanes_;                       // channels at a time
+  Buffer<A> tap_sums_;                        // [register of channels][tap][lane]
+  Buffer<double> folded_;                     // of stacked pixels: [tap][channel of the weight, and a register more]
+  std::vector<const T*> rows_;                // of the image, for each row of outputs, for each row of taps
+  Buffer<T> zeros_;                           // a row that is not there, where several are summed at once
+  const bool reads_next_pixel_;               // whether registers are wider than pixels
+  Buffer<T> last_image_row_, last_grad_row_;  // copies of these, if so: nothing lies behind them
   std::vector<std::pair<int64_t, int64_t>> taps_;  // of each row of outputs: the rows of taps within the image
   WindowRows<T> window_{};
   TileStep next_tile_;
@@ -114,6 +116,9 @@ class WgradPixelsKernel {
         folded_(problem.stacked > 1 ? problem.x.taps * (problem.channels / problem.stacked + vector_lanes<A>()) : 0),
         rows_(tiles.at_once * problem.y.taps),
         zeros_(tiles.at_once > 1 || kByPairs ? std::max(problem.x.in, problem.x.out) * problem.channels : 0),
+        reads_next_pixel_(problem.channels < lanes_),
+        last_image_row_(with_room(image, problem.y.in, problem.x.in)),
+        last_grad_row_(with_room(grad, problem.y.out, problem.x.out)),
         rows_between_(kPrefetchBytes / (problem.y.stride * problem.x.in * problem.channels * int64_t(sizeof(T)))),
         seen_taps_(
             std::max<int64_t>(problem.y.taps - problem.y.stride / std::gcd(problem.y.stride, problem.y.dilation), 0)) {
@@ -141,8 +146,10 @@ class WgradPixelsKernel {
       if (problem_.y.out == 1)  // tiles are images
         next_tile_ = next_tile(n, part * part_tiles_, std::min((part + 1) * part_tiles_, problem_.batch), first,
                                tiles_.channels, problem_.channels);
+      const bool copied = reads_next_pixel_ && n + 1 == problem_.batch && rows_end == problem_.y.out;
       for (int64_t oy = q, count; oy < rows_end; oy += count) {
         count = std::min(tiles_.at_once, rows_end - oy);
+        if (copied && count > 1 && oy + count == rows_end) --count;  // the last one is elsewhere
         add_rows(isa, n, oy, count, first, end);
       }
     }
@@ -183,9 +190,25 @@ class WgradPixelsKernel {
       for (int64_t t = 0, channel = i % own; t < taps; ++t) to[t * own + channel] += folded_.data()[t * step + i];
   }
 
-  const T* image_row(int64_t n, int64_t oy, int64_t tap) const {
+  // A copy of the last row of a tensor of `height` rows an image.
+  Buffer<T> with_room(const T* from, int64_t height, int64_t width) const {
+    if (!reads_next_pixel_) return {};
+    Buffer<T> copy(width * problem_.channels);
+    std::copy_n(from + (problem_.batch * height - 1) * width * problem_.channels, width * problem_.channels,
+                copy.data());
+    return copy;
+  }
+
+  const T* image_row(int64_t n, int64_t oy, int64_t tap) {
     const ConvAxis& y = problem_.y;
-    return image_ + (n * y.in + oy * y.stride - y.pad + tap * y.dilation) * problem_.x.in * problem_.channels;
+    const int64_t row = n * y.in + oy * y.stride - y.pad + tap * y.dilation;
+    if (reads_next_pixel_ && row == problem_.batch * y.in - 1) return last_image_row_.data();
+    return image_ + row * problem_.x.in * problem_.channels;
+  }
+  const T* grad_row(int64_t n, int64_t oy) {
+    const int64_t row = n * problem_.y.out + oy;
+    if (reads_next_pixel_ && row == problem_.batch * problem_.y.out - 1) return last_grad_row_.data();
+    return grad_ + row * problem_.x.out * problem_.channels;
   }
 
   // Adds the products of rows [oy, oy + count) of grad, for channels [first, last).
@@ -235,7 +258,7 @@ class WgradPixelsKernel {
     const int64_t end = std::min(i + tiles_.chunk, x.out), column = k * x.dilation - x.pad,
                   last_column = column + (columns - 1) * x.dilation;
     window_.count = count;
-    window_.grad = grad_ + (n * y.out + oy) * x.out * problem_.channels;
+    window_.grad = grad_row(n, oy);
     window_.image = rows_.data(), window_.image_step = taps_end - tap;
     window_.first = first, window_.last = last;
     if (window_.column != column || first_output_ != i || outputs_end_ != end) {  // divisions take time
@@ -260,7 +283,8 @@ class WgradPixelsKernel {
     const int64_t pixel = problem_.channels, line = 64 / sizeof(T);
     const bool new_image = oy >= y.out, linear = last - first == pixel;
     const int64_t next = new_image ? 0 : oy, image = n + new_image;
-    if (image == problem_.batch) return;
+    // Pixels of one register are read in the order of memory, which processors see: that was faster.
+    if (image == problem_.batch || pixel <= lanes_) return;
     const int64_t pixels = std::min(tiles_.at_once * y.stride, y.in) * x.in, outputs = tiles_.at_once * x.out;
     RowsAhead<T>& ahead = window_.ahead;
     ahead.image = image_ + (image * y.in + std::clamp<int64_t>(next * y.stride - y.pad, 0, y.in - 1)) * x.in * pixel;

@@ -41,7 +41,7 @@ struct Tree {
     uint8_t feature;
     double at_least;
   } questions[kDepth];
-  uint8_t costs[1 << kDepth][kCandidates];
+  char costs[(1 << kDepth) * kCandidates + 1];  // leaf by leaf: a digit, or for 10 and more what follows '9' in ASCII
 };
 
 template <int kDepth, int kCandidates, int kTrees>
@@ -58,7 +58,7 @@ Candidate cheapest(const Forest<kDepth, kCandidates, kTrees>& forest, const Feat
   for (const auto& tree : forest.trees) {
     int leaf = 0;
     for (const auto& question : tree.questions) leaf = 2 * leaf + (features[question.feature] >= question.at_least);
-    for (int i = 0; i < kCandidates; ++i) costs[i] += tree.costs[leaf][i];
+    for (int i = 0; i < kCandidates; ++i) costs[i] += tree.costs[leaf * kCandidates + i] - '0';
   }
   Candidate best = fallback;
   int least = std::numeric_limits<int>::max();
