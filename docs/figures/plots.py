@@ -152,7 +152,8 @@ def sweep(kind: str, theme: style.Theme):
     grid[0][0].set_ylabel("times as fast as torch's best\n(up is faster)")
     figure.supxlabel("microseconds of torch's best", fontsize=9)
     titles = unique(machine(run) for run in runs)
-    legend(figure, f"depthwise_conv2d, {'; '.join(titles)}, {len(cases)} cases")  # the table names the seeds
+    between = ";\n"  # several days are too long for a line
+    legend(figure, f"depthwise_conv2d, {between.join(titles)}, {len(cases)} cases")  # the table names the seeds
     return figure
 
 
